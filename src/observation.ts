@@ -99,8 +99,10 @@ export type Observation =
       readonly statement: ObservedStatement;
       readonly outcome: Outcome;
     }
-  /** Any request at the wire door, with the SQLSTATE of its first error. */
-  | { readonly name: 'wire.query'; readonly sqlstate?: string }
+  /** A request at the wire door has been answered without an error. */
+  | { readonly name: 'wire.query' }
+  /** A request at the wire door has failed. */
+  | { readonly name: 'wire.query.failed'; readonly sqlstate: string }
   /** A wire session has been pinned to its backend for this reason, or is no longer. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }
@@ -127,8 +129,11 @@ export type ObservationHandlers = {
   readonly [Name in Observation['name']]?: (observation: Extract<Observation, { name: Name }>) => void;
 };
 
-/** One `Observe` for several observers, each of all observations or of some. Observers must not throw. */
-export function fanOut(observers: readonly (Observe | ObservationHandlers)[]): Observe {
+/** Handles all observations, or some by their names. It must not throw. */
+export type Observer = Observe | ObservationHandlers;
+
+/** One `Observe` for several observers. */
+export function fanOut(...observers: readonly Observer[]): Observe {
   const byName = new Map<Observation['name'], readonly Observe[]>();
   const handlersOf = (name: Observation['name']): readonly Observe[] => {
     const handlers = observers.flatMap((observer) => (typeof observer === 'function' ? observer : ((observer[name] as Observe) ?? [])));

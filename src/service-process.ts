@@ -1,7 +1,7 @@
 import { CatalogMigrationError } from './catalog/database/migrate.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
-import type { Observe } from './observation.ts';
+import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, type ServiceOptions, startService } from './service.ts';
@@ -47,13 +47,14 @@ export async function runService(
 
   try {
     const config = readConfig(environment);
-    const log = createLog(config);
+    const observer = createLog(config);
+    const log = fanOut(observer);
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
     if (config.POSTERN_WORKERS > 1) {
       service = await startWorkers(config, log);
     } else {
-      const alone = await startService(config, log, options);
+      const alone = await startService(config, observer, options);
       service = { ...alone, replaceWorkers: () => log({ name: 'service.warning', message: ONE_PROCESS }) };
       process.stdout.write(await greet(config, alone));
     }
@@ -64,7 +65,7 @@ export async function runService(
 }
 
 /** Lines for people on a terminal, JSON elsewhere. */
-export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number): Observe {
+export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number): ObservationHandlers {
   const destination = process.stdout.isTTY ? linesForPeople(process.stdout) : undefined;
   return logObserver(createLogger(level, { destination, ...(worker === undefined ? {} : { worker }) }));
 }

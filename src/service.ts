@@ -20,7 +20,7 @@ import { SchemaCopies } from './copies/schema-copies.ts';
 import { ServiceError } from './errors.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
-import { fanOut, type Observe } from './observation.ts';
+import { fanOut, type Observe, type Observer } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
@@ -82,11 +82,12 @@ const READY_TIMEOUT_MS = 2_000;
 
 /**
  * Assembles the service and opens both doors.
- * @param log receives every observation, in addition to metrics and audit
+ * @param observer in addition to metrics and audit
  * @throws ConfigError, EmbeddedError, ClusterError: the message is one line for the person who starts the service
  */
-export async function startService(config: Config, log: Observe, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
+export async function startService(config: Config, observer: Observer, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
   const startedAt = performance.now();
+  const log = fanOut(observer);
   shareSocketShapes();
   if (shared === undefined) await tryPorts(config);
   const opened: (() => Promise<void>)[] = [];
@@ -103,19 +104,19 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
       connection: controlConnection(first),
-      observe: fanOut([log, metrics.observe]),
+      observe: fanOut(observer, metrics.handlers),
       auditDays: config.POSTERN_AUDIT_DAYS,
       onOutOfMemory: () => clusters?.default.locks.freeLocks(),
     });
     opened.push(() => catalog.close());
 
-    const observe = fanOut([
-      log,
-      metrics.observe,
+    const observe = fanOut(
+      observer,
+      metrics.handlers,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
       lockObserver(() => [...(clusters?.up.values() ?? [])].map(({ locks }) => locks)),
-    ]);
+    );
     clusters = new Clusters({
       first,
       prepare: (name, admin) => prepareCluster({ name, admin, secret, ...clusterOptions(config, observe), waitMs: 0 }),

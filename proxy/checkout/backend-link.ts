@@ -1,4 +1,4 @@
-import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
+import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
@@ -223,11 +223,13 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     this.lease = lease;
     this.#backendChanged(backend);
     services.multiplexer.add(this);
-    backend.attach(this.#session.events);
-    backend.resume();
-    const change = session.settings === pins.settings ? undefined : settingsChange(session.settings, pins.settings);
-    session.settings = pins.settings;
-    if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
+    backend.receiver = this.#session.events;
+    if (backend.isPaused) backend.resume();
+    if (session.settings !== pins.settings) {
+      const change = settingsChange(session.settings, pins.settings);
+      session.settingsMade(pins.settings);
+      if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
+    }
   }
 
   #backendChanged(backend: BackendConnection): void {
@@ -299,8 +301,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       this.shared = undefined;
       this.cancels?.isAlone();
       this.#session.services.multiplexer.add(this);
-      backend.attach(this.receiver);
-      backend.resume();
+      backend.receiver = this.receiver;
+      if (backend.isPaused) backend.resume();
       this.#backendChanged(backend);
       this.#session.events.tookOver();
     }
@@ -321,7 +323,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const lease = this.lease;
     this.#session.services.multiplexer.delete(this);
     this.lease = undefined;
-    lease?.backend.detach();
+    if (lease !== undefined) lease.backend.receiver = NO_RECEIVER;
     return lease;
   }
 

@@ -26,7 +26,7 @@ export function isCheckinDone(session: WireSession): boolean {
       checkInAgainAfter(session, cancels.underWay);
       return false;
     }
-    if (backend !== undefined) backend.session.settings = pins.settings;
+    backend?.session.settingsMade(pins.settings);
     link.ask(queryMessage(change), { own: 'settings' });
   }
   link.out.flush();

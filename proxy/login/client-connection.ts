@@ -235,7 +235,7 @@ export class ClientConnection implements InputSource {
       this.#socket.pause();
     } else if (input.begin()) {
       this.#receiver?.clientData(chunk);
-      input.end();
+      if (input.startedAt !== 0) input.end();
     } else {
       this.#deferred = [chunk];
       input.defer(this);

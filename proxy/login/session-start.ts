@@ -93,7 +93,7 @@ async function tryOut(settings: readonly Setting[], takeLease: () => Promise<Lea
   try {
     await makePlain(backend);
     const changed = await applySettings(backend, settings);
-    backend.session.settings = byName(settings);
+    backend.session.settingsMade(byName(settings));
     const parameters = new Map([...backend.parameters, ...changed]);
     await lease.release(true);
     return parameters;

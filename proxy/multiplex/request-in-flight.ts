@@ -67,7 +67,8 @@ export class RequestInFlight {
    * @param again it has held up others, and is going to be run again
    */
   answered(askedAt: number, again: boolean): void {
-    if (this.#bytes !== undefined && this.#session.services.multiplexer.isContended(this.#session.since)) this.#noteLatency(askedAt, again);
+    const { since, services } = this.#session;
+    if (this.#bytes !== undefined && since < services.multiplexer.contendedUntil) this.#noteLatency(askedAt, again);
     if (!again) this.#bytes = undefined;
   }
 

@@ -2,7 +2,7 @@ import { recordText } from '../../src/catalog/audit/entries/statement-record.ts'
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { objectChanges } from '../../src/syntax/traits/object-changes.ts';
+import { ANY_OBJECT_CHANGE, objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import { type AuditedText, StreamedAuditedText } from '../inspection/audited-ddl-text.ts';
@@ -40,6 +40,7 @@ export function inspectText(session: WireSession, text: string, isWhole: boolean
 
 /** @param text whole, as Latin-1 @returns undefined if it changes neither objects nor roles */
 export function auditedText(text: string): AuditedText | undefined {
+  if (!ANY_OBJECT_CHANGE.test(text)) return undefined;
   const changes = objectChanges(text);
   return changes && { ...changes, recorded: recordText(Buffer.from(text, 'latin1').toString('utf8')) };
 }

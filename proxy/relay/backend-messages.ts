@@ -154,7 +154,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: 
   if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
   if (isForwarded && session.attempt !== 'discarded') {
     services.usage.answered(session.since - askedAt, session.failure !== undefined);
-    services.observe(session.failure === undefined ? ANSWERED : { ...ANSWERED, sqlstate: session.failure });
+    services.observe(session.failure === undefined ? ANSWERED : { name: 'wire.query.failed', sqlstate: session.failure });
     session.failure = undefined;
   }
   if (session.effects !== undefined) applyEffects(session, session.effects);
@@ -306,7 +306,7 @@ export function requestDropped(session: WireSession, request: RequestKind, subje
 function probed({ pins, backend }: WireSession, probe: StateProbe): void {
   const facts = probe.facts();
   pins.probed(facts);
-  if (backend !== undefined) backend.session.settings = facts.settings;
+  backend?.session.settingsMade(facts.settings);
 }
 
 /** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */

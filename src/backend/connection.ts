@@ -12,7 +12,7 @@ import { type BackendLogin, type LoggedIn, logIn } from './socket/login.ts';
 export interface BackendReceiver {
   /** Receives bytes from the backend, cut anywhere. {@link holdsChunk} tells how long the chunk must stay unchanged. */
   data(chunk: Buffer): void;
-  /** Whether the receiver still needs the chunk that `data` was last called with. Undefined: it may keep every chunk for good. */
+  /** Whether the receiver still needs the chunk that `data` was last called with. A receiver without this may keep every chunk for good. */
   readonly holdsChunk?: boolean;
   /** The write buffer is empty again after a `write` that returned false. */
   drain(): void;
@@ -20,7 +20,8 @@ export interface BackendReceiver {
   closed(error: Error | undefined): void;
 }
 
-const NO_RECEIVER: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
+/** Receives what nobody has asked for. */
+export const NO_RECEIVER: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
 
 /**
  * One logged-in session of PostgreSQL, as raw protocol bytes in both directions. The driver `pg` performs the login
@@ -32,6 +33,14 @@ export class BackendConnection implements InputSource {
   readonly parameters: ReadonlyMap<string, string>;
   /** The state of the session since its login. */
   readonly session = new SessionState();
+  /** Who receives what the backend sends. A former receiver gets no more calls. */
+  receiver: BackendReceiver = NO_RECEIVER;
+  /* Only this class sets these. */
+  /** No request can be sent any more. */
+  closed = false;
+  /** See {@link gone}. */
+  isGone = false;
+  isPaused = false;
   /** Notified of requests to the session and of its answers. */
   busyPoll: BusyPoll | undefined;
   #input: OrganizationInput | undefined;
@@ -40,15 +49,11 @@ export class BackendConnection implements InputSource {
   #stream: Duplex;
   #login: BackendLogin;
   #secretKey: number;
-  #receiver: BackendReceiver = NO_RECEIVER;
   #error: Error | undefined;
-  #closed = false;
-  #isGone = false;
   /** Nothing more is sent to the session. */
   #isEnded = false;
   /** Resolves when the server has closed the connection: the session's process has ended, or the whole server has. */
   readonly gone: Promise<void>;
-  #isPaused = false;
   /** Something has been written, and nothing has been received since. */
   #isAsked = false;
   /** Bytes to be written at the end of this turn of the event loop. */
@@ -65,17 +70,17 @@ export class BackendConnection implements InputSource {
       stream.on('data', (chunk: Buffer) => {
         this.#answered();
         if (this.#defers(chunk)) return;
-        this.#receiver.data(chunk);
+        this.receiver.data(chunk);
         this.#input?.end();
       });
     else reader.deliver = (chunk) => this.#deliver(chunk);
-    stream.on('drain', () => this.#receiver.drain());
+    stream.on('drain', () => this.receiver.drain());
     stream.on('error', (error: Error) => {
       this.#error = error;
     });
     this.gone = new Promise((resolve) => {
       stream.on('close', () => {
-        this.#isGone = true;
+        this.isGone = true;
         this.#close();
         resolve();
       });
@@ -92,9 +97,9 @@ export class BackendConnection implements InputSource {
   #deliver(chunk: Buffer): BackendReceiver | undefined {
     this.#answered();
     if (this.#defers(chunk)) return undefined;
-    const receiver = this.#receiver;
-    receiver.data(receiver.holdsChunk === undefined ? Buffer.from(chunk) : chunk);
-    this.#input?.end();
+    const receiver = this.receiver;
+    receiver.data('holdsChunk' in receiver ? chunk : Buffer.from(chunk));
+    if (this.#input !== undefined && this.#input.startedAt !== 0) this.#input.end();
     return receiver.holdsChunk ? receiver : undefined;
   }
 
@@ -118,35 +123,25 @@ export class BackendConnection implements InputSource {
   handleInput(): void {
     const deferred = this.#deferred ?? [];
     this.#deferred = undefined;
-    if (!this.#isPaused) this.#stream.resume();
-    for (const chunk of deferred) this.#receiver.data(chunk);
-    if (this.#closed) this.#ended();
+    if (!this.isPaused) this.#stream.resume();
+    for (const chunk of deferred) this.receiver.data(chunk);
+    if (this.closed) this.#ended();
   }
 
   #ended(): void {
     this.#input?.leave();
-    this.#receiver.closed(this.#error);
+    this.receiver.closed(this.#error);
   }
 
   /** @param input schedules the handling of what the server sends; `leave` is called when the connection is closed */
   schedule(input: OrganizationInput): void {
-    if (this.#closed) input.leave();
+    if (this.closed) input.leave();
     else this.#input = input;
   }
 
-  /** No request can be sent any more. */
-  get closed(): boolean {
-    return this.#closed;
-  }
-
-  /** See {@link gone}. */
-  get isGone(): boolean {
-    return this.#isGone;
-  }
-
   #close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.closed) return;
+    this.closed = true;
     this.#answered();
     if (this.#deferred === undefined) this.#ended();
   }
@@ -154,15 +149,6 @@ export class BackendConnection implements InputSource {
   /** Bytes written and not yet taken by the kernel. */
   get pendingBytes(): number {
     return this.#stream.writableLength;
-  }
-
-  /** Replaces the receiver. The former one gets no more calls. */
-  attach(receiver: BackendReceiver): void {
-    this.#receiver = receiver;
-  }
-
-  detach(): void {
-    this.#receiver = NO_RECEIVER;
   }
 
   /** @returns false when the caller should wait for `drain` */
@@ -194,7 +180,7 @@ export class BackendConnection implements InputSource {
 
   /** @param pieces how many writes were joined */
   #send(bytes: Uint8Array, pieces: number): boolean {
-    if (this.#isEnded || this.#closed) return true;
+    if (this.#isEnded || this.closed) return true;
     this.#asked(pieces);
     return this.#stream.write(bytes);
   }
@@ -217,19 +203,19 @@ export class BackendConnection implements InputSource {
 
   pause(): void {
     if (this.#isEnded) return;
-    this.#isPaused = true;
+    this.isPaused = true;
     this.#stream.pause();
   }
 
   resume(): void {
-    if (!this.#isPaused) return;
-    this.#isPaused = false;
+    if (!this.isPaused) return;
+    this.isPaused = false;
     if (this.#deferred === undefined) this.#stream.resume();
   }
 
   /** Ends the session with Terminate, after all pending writes. */
   end(): void {
-    if (this.#isEnded || this.#closed) return;
+    if (this.#isEnded || this.closed) return;
     this.#writeSoon();
     this.#isEnded = true;
     this.#stream.end(Buffer.from([0x58, 0, 0, 0, 4]));

@@ -1,7 +1,7 @@
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/error-fields.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
-import type { BackendConnection } from './connection.ts';
+import { type BackendConnection, NO_RECEIVER } from './connection.ts';
 
 const FRAMES = replyFrames(65_536);
 
@@ -15,7 +15,7 @@ export interface OwnRequest {
 }
 
 /**
- * Sends Postern's own requests on an idle session, whose receiver is detached, and reads the whole reply.
+ * Sends Postern's own requests on an idle session, that nobody else receives from, and reads the whole reply.
  * @returns the last command tag, e.g. `SELECT 1`
  * @throws PostgresError the first error of the reply, after reading it to its end; ServiceError `backend_lost`
  */
@@ -25,7 +25,7 @@ export function readReply(backend: BackendConnection, { bytes, requests = 1, par
     let tag = '';
     let failure: Error | undefined;
     const settle = (error: Error | undefined) => {
-      backend.detach();
+      backend.receiver = NO_RECEIVER;
       if (error === undefined) resolve(tag);
       else reject(error);
     };
@@ -44,7 +44,7 @@ export function readReply(backend: BackendConnection, { bytes, requests = 1, par
       ...(parameterStatus === undefined ? {} : { parameterStatus }),
     };
     const reader = new ReplyReader(FRAMES, handler);
-    backend.attach({
+    backend.receiver = {
       data(chunk) {
         try {
           reader.push(chunk);
@@ -55,7 +55,7 @@ export function readReply(backend: BackendConnection, { bytes, requests = 1, par
       },
       drain() {},
       closed: (cause) => settle(failure ?? lost(cause)),
-    });
+    };
     if (backend.closed) settle(lost());
     else backend.write(bytes);
     backend.resume();

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { BackendConnection } from './connection.ts';
+import { type BackendConnection, NO_RECEIVER } from './connection.ts';
 import { runCommand } from './run-command.ts';
 
 const RESET_TIMEOUT_MS = 5_000;
@@ -20,7 +20,7 @@ export async function discardState(backend: BackendConnection): Promise<boolean>
   );
   const ok = await Promise.race([discarded, late]);
   timer.abort();
-  backend.detach();
+  backend.receiver = NO_RECEIVER;
   if (ok) backend.session.clear();
   return ok;
 }

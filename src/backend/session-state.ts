@@ -44,8 +44,10 @@ export interface Reservation {
 /** The known state of a backend session since its login, which the next client session would find there. */
 export class SessionState {
   readonly prepared = newPreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
-  /** Settings made by SET, which `RESET` would undo. */
+  /** Settings made by SET, which `RESET` would undo. Changed by {@link settingsMade}. */
   settings: Settings = NO_SETTINGS;
+  /** One of the settings is a timeout that is so short that Postern's own statements might exceed it. */
+  hasShortTimeout = false;
   /** The definition of the unnamed statement, by identity; undefined when it is not known. */
   unnamed: object | undefined;
   /** Names (as Latin-1) of statements that no client uses any more. They are closed before the next request. */
@@ -61,9 +63,10 @@ export class SessionState {
   /** No further client session may use it: the defaults for new sessions have changed since it started, or a cancel may still arrive. */
   retired = false;
 
-  /** A timeout set by the client session is so short that Postern's own statements might exceed it. */
-  get hasShortTimeout(): boolean {
-    return this.settings.size > 0 && TIMEOUTS.some((name) => mayEndWithin(this.settings.get(name), SHORT_TIMEOUT_MS));
+  /** The session has these settings now. */
+  settingsMade(settings: Settings): void {
+    this.settings = settings;
+    this.hasShortTimeout = TIMEOUTS.some((name) => mayEndWithin(settings.get(name), SHORT_TIMEOUT_MS));
   }
 
   /** The session is as `DISCARD ALL` leaves it, as far as known. */
@@ -93,6 +96,7 @@ export class SessionState {
   clear(): void {
     this.prepared.clear();
     this.settings = NO_SETTINGS;
+    this.hasShortTimeout = false;
     this.unnamed = undefined;
     this.staleNames.clear();
     this.lastUser = undefined;

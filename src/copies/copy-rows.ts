@@ -1,4 +1,4 @@
-import type { BackendConnection } from '../backend/connection.ts';
+import { type BackendConnection, NO_RECEIVER } from '../backend/connection.ts';
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/error-fields.ts';
 import { FrontendType } from '../protocol/frontend.ts';
@@ -31,8 +31,8 @@ export async function copyRows(from: BackendConnection, reading: string, to: Bac
     source.throwIfFailed();
     target.throwIfFailed();
   } finally {
-    from.detach();
-    to.detach();
+    from.receiver = NO_RECEIVER;
+    to.receiver = NO_RECEIVER;
     from.resume();
   }
 }
@@ -74,11 +74,11 @@ class Conversation {
   }
 
   ask(sql: string): void {
-    this.#backend.attach({
+    this.#backend.receiver = {
       data: (chunk) => this.#read(chunk),
       drain: () => this.#listener.drained?.(),
       closed: (cause) => this.#fail(cause),
-    });
+    };
     if (this.#backend.closed) this.#fail(undefined);
     else this.#backend.write(queryMessage(sql));
   }

@@ -84,7 +84,8 @@ export class Multiplexer {
   readonly #backends: SharedBackend[] = [];
   /** First come, first served. */
   readonly #waiting: WaitingClient[] = [];
-  #contendedAt = Number.NEGATIVE_INFINITY;
+  /** Until then latencies are worth measuring; on performance.now()'s clock. Only this class sets it. */
+  contendedUntil = Number.NEGATIVE_INFINITY;
 
   constructor({ depth, spread }: SharingLimits, registry: StatementRegistry) {
     this.depth = depth;
@@ -103,13 +104,8 @@ export class Multiplexer {
     return atWork >= this.#spread;
   }
 
-  /** Whether latencies are worth measuring. */
-  isContended(now: number): boolean {
-    return this.depth > 1 && now - this.#contendedAt < CONTENDED_MS;
-  }
-
   contended(now: number): void {
-    this.#contendedAt = now;
+    if (this.depth > 1) this.contendedUntil = now + CONTENDED_MS;
   }
 
   /**

@@ -1,4 +1,5 @@
 import { Buffer } from 'node:buffer';
+import { NO_RECEIVER } from '../backend/connection.ts';
 import type { LatencyBaseline } from '../backend/short-statements.ts';
 import type { Lease } from '../router/leases/lease.ts';
 import { Deadline } from '../runtime/deadline.ts';
@@ -90,8 +91,8 @@ export class SharedPipeline {
     const { backend } = this.lease;
     this.#startedAt = performance.now();
     this.#restartStallDeadline();
-    backend.attach(slot.receiver);
-    backend.resume();
+    backend.receiver = slot.receiver;
+    if (backend.isPaused) backend.resume();
     slot.slotStarted(this.#startedAt);
   }
 
@@ -138,7 +139,7 @@ export class SharedPipeline {
   #end(): void {
     this.#isClosed = true;
     this.#stallDeadline.clear();
-    this.lease.backend.detach();
+    this.lease.backend.receiver = NO_RECEIVER;
     if (this.#canceling === undefined) this.#handOver();
     else void this.#canceling.then(() => this.#handOver());
   }

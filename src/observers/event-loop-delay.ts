@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client';
-import { QuickHistogram } from './metric-instruments.ts';
+import { QuickHistogram } from './request-metrics.ts';
 
 /** Often enough to notice every turn that delays clients, and rarely enough to cost almost nothing. */
 const INTERVAL_MS = 10;

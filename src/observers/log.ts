@@ -1,5 +1,5 @@
 import { type Logger, pino } from 'pino';
-import type { Observation, Observe, ObservedStatement } from '../observation.ts';
+import type { Observation, ObservationHandlers, ObservedStatement } from '../observation.ts';
 
 /** Keys, passwords in URLs and SCRAM verifiers, which might occur in messages of other software. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
@@ -64,6 +64,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'wire.session.closed': 'debug',
   'wire.statement': 'debug',
   'wire.query': 'trace',
+  'wire.query.failed': 'trace',
   'wire.pinned': 'trace',
   'wire.unpinned': 'trace',
   'request.shared': 'trace',
@@ -80,13 +81,12 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'audit.dropped': 'error',
 };
 
-/** Writes observations to the log. Of statements only the command is logged: their text may contain data of organizations. */
-export function logObserver(logger: Logger): Observe {
-  const levels = new Map(Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level)));
-  return (observation) => {
-    const level = levels.get(observation.name);
-    if (level !== undefined) logger[level](fieldsOf(observation), textOf(observation));
-  };
+/** Writes observations to the log, those of enabled levels. Of statements only the command is logged: their text may contain data of organizations. */
+export function logObserver(logger: Logger): ObservationHandlers {
+  const enabled = Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level));
+  return Object.fromEntries(
+    enabled.map(([name, level]) => [name, (observation: Observation) => logger[level](fieldsOf(observation), textOf(observation))]),
+  );
 }
 
 function textOf(observation: Observation): string {

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { Observation, Observe } from '../observation.ts';
+import type { ObservationHandlers } from '../observation.ts';
 import { measureEventLoopDelay } from './event-loop-delay.ts';
-import { DoorGauge, PairCounter, QueryCounter, QuickHistogram, TrafficCounter } from './metric-instruments.ts';
+import { PairCounter, QuickHistogram, requestMetrics, SECONDS, TrafficCounter } from './request-metrics.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {
@@ -23,13 +23,11 @@ export interface ClusterSnapshot {
 }
 
 export interface Metrics {
-  readonly observe: Observe;
+  readonly handlers: ObservationHandlers;
   readonly registry: Registry;
   /** Stops the measurement of the event loop. */
   close(): void;
 }
-
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /**
  * The Prometheus metrics of one process. Label values are few and known in advance: never a path as sent or an error
@@ -40,7 +38,8 @@ export function createMetrics({ clusters }: { readonly clusters: () => readonly 
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
   gaugeClusters(registry, clusters);
-  return { registry, observe: counting(registry), close: measureEventLoopDelay(registry) };
+  const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
+  return { registry, handlers, close: measureEventLoopDelay(registry) };
 }
 
 function sumOf(pools: readonly PoolSnapshot[]): PoolSnapshot {
@@ -118,152 +117,78 @@ function gaugePools(registry: Registry, snapshot: () => PoolSnapshot): void {
   });
 }
 
-/** Actions that are counted as queries. */
-export const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
-
-function counting(registry: Registry): Observe {
-  const instruments = createInstruments(registry);
-  return (observation) => count(observation, instruments);
-}
-
-type Instruments = ReturnType<typeof createInstruments>;
-
-function createInstruments(registry: Registry) {
+/** Everything that is counted less often than requests are. */
+function eventMetrics(registry: Registry): ObservationHandlers {
   const counter = (name: string, help: string, labelNames: string[] = []) => new Counter({ name, help, labelNames, registers: [registry] });
   const gauge = (name: string, help: string, labelNames: string[] = []) => new Gauge({ name, help, labelNames, registers: [registry] });
-  const seconds = (name: string, help: string, labelNames: string[] = []) =>
-    new Histogram({ name, help, labelNames, buckets: SECONDS, registers: [registry] });
+  const httpConnections = gauge('postern_http_connections', 'Open connections to the HTTP door, WebSockets included');
+  const wireConnections = gauge('postern_wire_connections', 'Open connections to the wire door, logged in or not');
+  const wireSessions = gauge('postern_wire_sessions', 'Sessions logged in at the wire door');
+  const wireSessionSeconds = new QuickHistogram(
+    'postern_wire_session_seconds',
+    'How long wire sessions lasted',
+    undefined,
+    SECONDS,
+    registry,
+  );
+  const wireBytes = new TrafficCounter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', registry);
+  const pins = counter('postern_pins_total', 'Times that a wire session was pinned to its backend', ['reason']);
+  const pinnedSessions = gauge('postern_pinned_sessions', 'Wire sessions that are pinned to their backend, by each of their reasons', [
+    'reason',
+  ]);
+  const shared = counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline");
+  const requeued = counter('postern_requeued_requests_total', 'Requests that were in a shared pipeline and were run again elsewhere');
+  // The name until version 0.1; it goes with the next release.
+  const setAside = counter('postern_set_aside_requests_total', 'The same as postern_requeued_requests_total');
+  const logins = new PairCounter('postern_logins_total', 'Login attempts, by outcome', ['surface', 'outcome'], registry);
+  const leasesRefused = counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']);
+  const backendsOpened = new Histogram({
+    name: 'postern_backend_open_seconds',
+    help: 'How long it took to open backend sessions',
+    buckets: SECONDS,
+    registers: [registry],
+  });
+  const backendsClosed = counter('postern_backends_closed_total', 'Backend sessions closed');
+  const loginsHealed = counter('postern_backend_logins_healed_total', 'Logins of backend roles that had to be repaired');
+  const auditEntries = counter('postern_audit_entries_total', 'Audit entries written');
+  const auditDropped = counter('postern_audit_dropped_total', 'Audit entries that could not be written');
+  const auditLag = gauge('postern_audit_lag_seconds', 'Age of the oldest entry in the last write of the audit log');
+  const warnings = counter('postern_warnings_total', 'Warnings in the log');
+  const failures = counter('postern_failures_total', 'Unexpected failures in the log');
   return {
-    httpConnections: gauge('postern_http_connections', 'Open connections to the HTTP door, WebSockets included'),
-    wireConnections: gauge('postern_wire_connections', 'Open connections to the wire door, logged in or not'),
-    wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
-    wireSessionSeconds: new QuickHistogram('postern_wire_session_seconds', 'How long wire sessions lasted', undefined, SECONDS, registry),
-    wireBytes: new TrafficCounter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', registry),
-    pins: counter('postern_pins_total', 'Times that a wire session was pinned to its backend', ['reason']),
-    pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that are pinned to their backend, by each of their reasons', [
-      'reason',
-    ]),
-    shared: counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline"),
-    requeued: counter('postern_requeued_requests_total', 'Requests that were in a shared pipeline and were run again elsewhere'),
-    // The name until version 0.1; it goes with the next release.
-    setAside: counter('postern_set_aside_requests_total', 'The same as postern_requeued_requests_total'),
-    queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
-    httpRequests: new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry),
-    httpSeconds: new QuickHistogram('postern_http_request_seconds', 'How long HTTP calls took', 'action', SECONDS, registry),
-    logins: new PairCounter('postern_logins_total', 'Login attempts, by outcome', ['surface', 'outcome'], registry),
-    leases: new DoorGauge('postern_leases', 'Backend sessions that are leased', registry),
-    leaseWaitSeconds: new QuickHistogram(
-      'postern_lease_wait_seconds',
-      'How long callers waited for a backend session',
-      'door',
-      SECONDS,
-      registry,
-    ),
-    leaseHeldSeconds: new QuickHistogram('postern_lease_held_seconds', 'How long backend sessions were leased', 'door', SECONDS, registry),
-    leasesRefused: counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']),
-    backendsOpened: seconds('postern_backend_open_seconds', 'How long it took to open backend sessions'),
-    backendsClosed: counter('postern_backends_closed_total', 'Backend sessions closed'),
-    loginsHealed: counter('postern_backend_logins_healed_total', 'Logins of backend roles that had to be repaired'),
-    auditEntries: counter('postern_audit_entries_total', 'Audit entries written'),
-    auditDropped: counter('postern_audit_dropped_total', 'Audit entries that could not be written'),
-    auditLag: gauge('postern_audit_lag_seconds', 'Age of the oldest entry in the last write of the audit log'),
-    warnings: counter('postern_warnings_total', 'Warnings in the log'),
-    failures: counter('postern_failures_total', 'Unexpected failures in the log'),
+    'http.connected': () => httpConnections.inc(),
+    'http.disconnected': () => httpConnections.dec(),
+    'wire.connected': () => wireConnections.inc(),
+    'wire.disconnected': () => wireConnections.dec(),
+    'wire.session.opened': () => wireSessions.inc(),
+    'wire.session.closed'({ durationMs, bytesIn, bytesOut }) {
+      wireSessions.dec();
+      wireSessionSeconds.count('', durationMs / 1_000);
+      wireBytes.count(bytesIn, bytesOut);
+    },
+    'wire.pinned'({ reason }) {
+      pins.inc({ reason });
+      pinnedSessions.inc({ reason });
+    },
+    'wire.unpinned': ({ reason }) => pinnedSessions.dec({ reason }),
+    'request.shared': () => shared.inc(),
+    'request.requeued'() {
+      requeued.inc();
+      setAside.inc();
+    },
+    'login.succeeded': ({ origin }) => logins.count(origin.surface, 'ok'),
+    'login.failed': ({ origin, kind }) => logins.count(origin.surface, kind),
+    'lease.refused': ({ door, kind }) => leasesRefused.inc({ door, reason: kind }),
+    'backend.opened': ({ durationMs }) => backendsOpened.observe(durationMs / 1_000),
+    'backend.closed': () => backendsClosed.inc(),
+    'backend.login_healed': () => loginsHealed.inc(),
+    'audit.written'({ entries, lagMs }) {
+      auditEntries.inc(entries);
+      auditLag.set(lagMs / 1_000);
+    },
+    'audit.dropped': ({ entries }) => auditDropped.inc(entries),
+    'service.warning': () => warnings.inc(),
+    'backend.stuck': () => warnings.inc(),
+    'service.failure': () => failures.inc(),
   };
-}
-
-function count(observation: Observation, to: Instruments): void {
-  switch (observation.name) {
-    case 'http.request':
-      countHttp(observation, to);
-      break;
-    case 'http.connected':
-      to.httpConnections.inc();
-      break;
-    case 'http.disconnected':
-      to.httpConnections.dec();
-      break;
-    case 'wire.connected':
-      to.wireConnections.inc();
-      break;
-    case 'wire.disconnected':
-      to.wireConnections.dec();
-      break;
-    case 'wire.session.opened':
-      to.wireSessions.inc();
-      break;
-    case 'wire.session.closed':
-      to.wireSessions.dec();
-      to.wireSessionSeconds.count('', observation.durationMs / 1_000);
-      to.wireBytes.count(observation.bytesIn, observation.bytesOut);
-      break;
-    case 'wire.query':
-      to.queries.count('wire', observation.sqlstate === undefined ? 'ok' : 'error');
-      break;
-    case 'wire.pinned':
-      to.pins.inc({ reason: observation.reason });
-      to.pinnedSessions.inc({ reason: observation.reason });
-      break;
-    case 'wire.unpinned':
-      to.pinnedSessions.dec({ reason: observation.reason });
-      break;
-    case 'request.shared':
-      to.shared.inc();
-      break;
-    case 'request.requeued':
-      to.requeued.inc();
-      to.setAside.inc();
-      break;
-    case 'login.succeeded':
-      to.logins.count(observation.origin.surface, 'ok');
-      break;
-    case 'login.failed':
-      to.logins.count(observation.origin.surface, observation.kind);
-      break;
-    case 'lease.granted':
-      to.leases.add(observation.door, 1);
-      to.leaseWaitSeconds.count(observation.door, observation.waitMs / 1_000);
-      break;
-    case 'lease.released':
-      to.leases.add(observation.door, -1);
-      to.leaseHeldSeconds.count(observation.door, observation.heldMs / 1_000);
-      break;
-    case 'lease.refused':
-      to.leasesRefused.inc({ door: observation.door, reason: observation.kind });
-      break;
-    case 'backend.opened':
-      to.backendsOpened.observe(observation.durationMs / 1_000);
-      break;
-    case 'backend.closed':
-      to.backendsClosed.inc();
-      break;
-    case 'backend.login_healed':
-      to.loginsHealed.inc();
-      break;
-    case 'audit.written':
-      to.auditEntries.inc(observation.entries);
-      to.auditLag.set(observation.lagMs / 1_000);
-      break;
-    case 'audit.dropped':
-      to.auditDropped.inc(observation.entries);
-      break;
-    case 'service.warning':
-    case 'backend.stuck':
-      to.warnings.inc();
-      break;
-    case 'service.failure':
-      to.failures.inc();
-      break;
-    case 'service.started':
-    case 'service.stopping':
-    case 'backend.unstuck':
-    case 'wire.statement':
-      break;
-  }
-}
-
-function countHttp({ action, outcome }: Extract<Observation, { name: 'http.request' }>, to: Instruments): void {
-  to.httpRequests.count(action, outcome.httpStatus ?? 0);
-  to.httpSeconds.count(action, (outcome.durationMs ?? 0) / 1_000);
-  if (QUERY_ACTIONS.has(action)) to.queries.count('http', outcome.status);
 }

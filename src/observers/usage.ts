@@ -1,6 +1,6 @@
 import type { UsageCounters } from '../catalog/usage/counters.ts';
 import type { ObservationHandlers } from '../observation.ts';
-import { QUERY_ACTIONS } from './metrics.ts';
+import { QUERY_ACTIONS } from './request-metrics.ts';
 
 /** Counts calls over HTTP that ran SQL, and wire sessions. The wire door itself counts what its sessions do. */
 export function usageObserver(counters: UsageCounters): ObservationHandlers {

@@ -117,7 +117,7 @@ export class Router {
             return;
           }
           this.#observe({ name: 'lease.granted', door, waitMs: performance.now() - startedAt });
-          settle(this.#lend(result, current, door, cluster));
+          settle(new Lease(result, current, door, cluster.pool, this.results, this.#observe));
         },
       },
       door === 'http',
@@ -152,7 +152,7 @@ export class Router {
     const backend = cluster?.pool.tryAcquire(tenant.pool, preferred);
     if (backend === undefined || cluster === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
-    return this.#lend(backend, tenant, door, cluster);
+    return new Lease(backend, tenant, door, cluster.pool, this.results, this.#observe);
   }
 
   /**
@@ -181,10 +181,6 @@ export class Router {
 
   #clusterOf({ organization }: Tenant): ServedCluster | undefined {
     return this.#clusters.up.get(organization.placement.cluster);
-  }
-
-  #lend(backend: BackendConnection, tenant: Tenant, door: Door, { pool }: ServedCluster): Lease {
-    return new Lease(backend, tenant, door, pool, this.results, this.#observe);
   }
 }
 

@@ -109,7 +109,8 @@ export class OrganizationInput {
   readonly #deferred: InputSource[] = [];
   #turn = 0;
   #usedMs = 0;
-  #startedAt = 0;
+  /** When the input that is being handled began to be; 0 while no time is measured. Only this class sets it. */
+  startedAt = 0;
 
   /** @param onEmpty called when the last connection is closed */
   constructor(scheduler: InputScheduler, onEmpty: () => void) {
@@ -133,15 +134,15 @@ export class OrganizationInput {
     if (!scheduler.isContended) return true;
     scheduler.scheduleTurnEnd();
     this.#replenish();
-    this.#startedAt = scheduler.now();
+    this.startedAt = scheduler.now();
     return this.#deferred.length === 0 && this.#usedMs < scheduler.quantumMs;
   }
 
-  /** Called when the input announced by the last {@link begin} has been handled. */
+  /** Called when the input announced by the last {@link begin} has been handled. Not needed if {@link startedAt} is 0. */
   end(): void {
-    if (this.#startedAt === 0) return;
-    this.#usedMs += this.#scheduler.now() - this.#startedAt;
-    this.#startedAt = 0;
+    if (this.startedAt === 0) return;
+    this.#usedMs += this.#scheduler.now() - this.startedAt;
+    this.startedAt = 0;
   }
 
   /** Has a source handle its input in a later turn. An organization's sources are served in the order in which they were deferred. */

@@ -22,6 +22,7 @@ export class FakeBackend {
   readonly session = new SessionState();
   readonly processId = 7;
   readonly pendingBytes = 0;
+  readonly isPaused = false;
   /** Cancel requests that are on their way. */
   readonly cancels: (() => void)[] = [];
   released = 0;
@@ -40,14 +41,6 @@ export class FakeBackend {
     destroy() {},
     terminate() {},
   } as unknown as Lease;
-
-  attach(receiver: BackendReceiver): void {
-    this.receiver = receiver;
-  }
-
-  detach(): void {
-    this.receiver = undefined;
-  }
 
   resume(): void {}
   pause(): void {}

@@ -1,5 +1,5 @@
 import type { ServiceError } from '../../errors.ts';
-import type { BackendConnection, BackendReceiver } from '../connection.ts';
+import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 
 /** Opens a new backend session for one organization. */
@@ -70,13 +70,19 @@ export class OrganizationPool {
   /** Most recently used last. */
   readonly #idle: Idle[] = [];
   readonly #waiters: Waiting[] = [];
+  /** The pools that somebody waits at, of all organizations. */
+  readonly #waiting: Set<OrganizationPool>;
   readonly #lost: (idle: Idle) => void;
   /** Set while a waiter could get only a reserved session. */
   holdTimer: NodeJS.Timeout | undefined;
 
-  /** @param lost called for each idle session that is lost, after its removal */
-  constructor(tenantId: string, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
+  /**
+   * @param waiting this pool is in it while somebody waits here
+   * @param lost called for each idle session that is lost, after its removal
+   */
+  constructor(tenantId: string, waiting: Set<OrganizationPool>, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.tenantId = tenantId;
+    this.#waiting = waiting;
     this.organizationId = tenantId.split(':', 1)[0] ?? tenantId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);
@@ -145,23 +151,33 @@ export class OrganizationPool {
   add(waiter: Waiter): void {
     this.opener = waiter;
     this.#waiters.push({ waiter, since: performance.now() });
+    this.#waiting.add(this);
   }
 
   /** @returns whether it was waiting */
   remove(waiter: Waiter): boolean {
     const position = this.#waiters.findIndex((waiting) => waiting.waiter === waiter);
-    if (position >= 0) this.#waiters.splice(position, 1);
-    return position >= 0;
+    if (position < 0) return false;
+    this.#waiters.splice(position, 1);
+    this.#waiterLeft();
+    return true;
   }
 
   /** Takes all waiters out of the queue. */
   takeWaiters(): readonly Waiter[] {
+    this.#waiting.delete(this);
     return this.#waiters.splice(0).map(({ waiter }) => waiter);
   }
 
   /** Answers the first waiter. */
   settle(result: BackendConnection | ServiceError): void {
-    this.#waiters.shift()?.waiter.settle(result);
+    const first = this.#waiters.shift();
+    this.#waiterLeft();
+    first?.waiter.settle(result);
+  }
+
+  #waiterLeft(): void {
+    if (this.#waiters.length === 0) this.#waiting.delete(this);
   }
 
   /**
@@ -190,15 +206,15 @@ export class OrganizationPool {
     if (idle === undefined) return undefined;
     const { backend } = idle;
     cancelReservation(backend.session);
-    backend.detach();
+    backend.receiver = NO_RECEIVER;
     this.leased.add(backend);
     return backend;
   }
 
   addIdle(backend: BackendConnection): void {
     const idle = new Idle(backend, this.#lost);
-    backend.attach(idle);
-    backend.resume();
+    backend.receiver = idle;
+    if (backend.isPaused) backend.resume();
     this.#idle.push(idle);
   }
 
@@ -223,7 +239,7 @@ export class OrganizationPool {
     const [idle] = index < 0 ? [] : this.#idle.splice(index, 1);
     if (idle === undefined) return undefined;
     cancelReservation(idle.backend.session);
-    idle.backend.detach();
+    idle.backend.receiver = NO_RECEIVER;
     idle.backend.end();
     return idle.backend;
   }

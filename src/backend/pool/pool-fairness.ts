@@ -38,10 +38,13 @@ export class PoolFairness {
   #closings = 0;
   readonly #limits: PoolFairnessLimits;
   readonly #lost: (pool: OrganizationPool, backend: BackendConnection) => void;
-  readonly #pools = new Map<string, OrganizationPool>();
+  /** By tenant; those without sessions and waiters are left out. Only this class changes it. */
+  readonly pools = new Map<string, OrganizationPool>();
+  /** The pools that somebody waits at. */
+  readonly waiting = new Set<OrganizationPool>();
   readonly #reserve: number;
-  /** How many sessions of organizations other processes are due for. */
-  readonly #owed = new Map<string, number>();
+  /** How many sessions of organizations other processes are due for. Only this class changes it. */
+  readonly owed = new Map<string, number>();
 
   /** @param lost called when an organization has lost an idle session */
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
@@ -53,7 +56,7 @@ export class PoolFairness {
   snapshot(): PoolSnapshot {
     const total = { idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0 };
     const stuck = new Map<string, number>();
-    for (const pool of this.#pools.values()) {
+    for (const pool of this.pools.values()) {
       total.idle += pool.idle;
       total.leased += pool.leased.size;
       total.opening += pool.opening;
@@ -65,35 +68,26 @@ export class PoolFairness {
     return { ...total, stuck };
   }
 
-  all(): Iterable<OrganizationPool> {
-    return this.#pools.values();
-  }
-
-  /** @returns undefined when the organization has no sessions and no waiters */
-  find(tenantId: string): OrganizationPool | undefined {
-    return this.#pools.get(tenantId);
-  }
-
   of(tenantId: string): OrganizationPool {
-    let pool = this.#pools.get(tenantId);
+    let pool = this.pools.get(tenantId);
     if (pool === undefined) {
-      pool = new OrganizationPool(tenantId, this.#lost);
-      this.#pools.set(tenantId, pool);
+      pool = new OrganizationPool(tenantId, this.waiting, this.#lost);
+      this.pools.set(tenantId, pool);
       this.#joinSibling(pool);
     }
     return pool;
   }
 
   forgetIfEmpty(pool: OrganizationPool): void {
-    if (!pool.isEmpty || this.#pools.get(pool.tenantId) !== pool) return;
-    this.#pools.delete(pool.tenantId);
+    if (!pool.isEmpty || this.pools.get(pool.tenantId) !== pool) return;
+    this.pools.delete(pool.tenantId);
     if (pool.sibling !== undefined) pool.sibling.sibling = undefined;
     pool.sibling = undefined;
   }
 
   #joinSibling(pool: OrganizationPool): void {
     const { tenantId, organizationId } = pool;
-    const sibling = this.#pools.get(tenantId === organizationId ? `${organizationId}:${READERS}` : organizationId);
+    const sibling = this.pools.get(tenantId === organizationId ? `${organizationId}:${READERS}` : organizationId);
     if (sibling === undefined) return;
     pool.sibling = sibling;
     sibling.sibling = pool;
@@ -102,19 +96,19 @@ export class PoolFairness {
   closed({ organizationId }: OrganizationPool): void {
     this.size -= 1;
     this.#closings += 1;
-    const left = (this.#owed.get(organizationId) ?? 0) - 1;
-    if (left > 0) this.#owed.set(organizationId, left);
-    else this.#owed.delete(organizationId);
+    const left = (this.owed.get(organizationId) ?? 0) - 1;
+    if (left > 0) this.owed.set(organizationId, left);
+    else this.owed.delete(organizationId);
   }
 
   /** Another process is due for a session of this organization. */
   owe(organizationId: string): void {
-    this.#owed.set(organizationId, (this.#owed.get(organizationId) ?? 0) + 1);
+    this.owed.set(organizationId, (this.owed.get(organizationId) ?? 0) + 1);
   }
 
   /** No other process is due for one any more. */
   settle(organizationId: string): void {
-    this.#owed.delete(organizationId);
+    this.owed.delete(organizationId);
   }
 
   /** Called when the server refused another session for this organization with too_many_connections. */
@@ -146,7 +140,7 @@ export class PoolFairness {
   leastRecentlyUsedBeside(own: OrganizationPool): OrganizationPool | undefined {
     if (own.sizeOfAll >= this.#limits.maxPerTenant) return own.sibling !== undefined && own.sibling.idle > 0 ? own.sibling : undefined;
     let found: OrganizationPool | undefined;
-    for (const pool of this.#pools.values())
+    for (const pool of this.pools.values())
       if (pool !== own && pool.idle > 0 && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
     return found;
   }
@@ -154,7 +148,7 @@ export class PoolFairness {
   /** Of the pools of this organization, or of all, that whose idle session has not been used for the longest time. */
   leastRecentlyUsedOf(organizationId: string | undefined): OrganizationPool | undefined {
     let found: OrganizationPool | undefined;
-    for (const pool of this.#pools.values()) {
+    for (const pool of this.pools.values()) {
       const isMeant = pool.idle > 0 && (organizationId ?? pool.organizationId) === pool.organizationId;
       if (isMeant && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
     }
@@ -164,7 +158,7 @@ export class PoolFairness {
   /** The organization that gets the next session, of those that wait and may have more. */
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
-    for (const pool of this.#pools.values()) {
+    for (const pool of this.waiting) {
       const isFull = pool.sizeOfAll >= this.#limits.maxPerTenant && !pool.sibling?.idle;
       if (!pool.wantsMore || isFull || this.#isRefused(pool)) continue;
       const [busy, bestBusy] = [pool.busyOfAll, best?.busyOfAll ?? Number.POSITIVE_INFINITY];
@@ -173,9 +167,12 @@ export class PoolFairness {
     return best;
   }
 
-  /** Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use. */
+  /**
+   * Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use.
+   * It is not while nobody is {@link waiting} and nothing is {@link owed}.
+   */
   isOwedToAnother(pool: OrganizationPool): boolean {
-    if (this.#isOwedToSibling(pool) || this.#owed.has(pool.organizationId)) return true;
+    if (this.#isOwedToSibling(pool) || this.owed.has(pool.organizationId)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
     return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;

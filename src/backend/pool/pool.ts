@@ -3,7 +3,7 @@ import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
 import { BusyPoll } from '../busy-poll.ts';
-import type { BackendConnection } from '../connection.ts';
+import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
 import type { BackendPermits } from './backend-permits.ts';
@@ -60,7 +60,7 @@ export class Pool {
     this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#slots = new ServerSlots(limits.permits, this.#closing.signal);
     this.#queueTimeout = new QueueTimeout(limits.queueTimeoutMs, {
-      all: () => this.#fairness.all(),
+      all: () => this.#fairness.pools.values(),
       fail: (own, error) => this.#settle(own, error),
     });
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
@@ -73,7 +73,7 @@ export class Pool {
 
   /** All sessions, each with its organization. */
   sessions(): (readonly [organizationId: string, backend: BackendConnection])[] {
-    return [...this.#fairness.all()].flatMap(({ organizationId, backends }) =>
+    return [...this.#fairness.pools.values()].flatMap(({ organizationId, backends }) =>
       backends.map((backend) => [organizationId, backend] as const),
     );
   }
@@ -95,7 +95,7 @@ export class Pool {
 
   /** Ends a wait without calling the waiter. @returns whether it was waiting */
   leave(tenantId: string, waiter: Waiter): boolean {
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own?.remove(waiter) !== true) return false;
     this.#fairness.forgetIfEmpty(own);
     return true;
@@ -106,7 +106,7 @@ export class Pool {
    * @param preferred leased before others if it is idle; if it is reserved, then for the caller, even if others wait
    */
   tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own === undefined || this.#closing.signal.aborted) return undefined;
     return own.waiters > 0 && preferred?.session.reservation === undefined ? undefined : own.lease(preferred);
   }
@@ -116,7 +116,7 @@ export class Pool {
    * @param mayGrow whether it may be kept even if the organization could open another session
    */
   mayKeepBusy(tenantId: string, mayGrow: boolean): boolean {
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own === undefined || own.waiters > 0 || this.#closing.signal.aborted) return false;
     return (mayGrow || !this.#fairness.canGrow(own)) && !this.#fairness.isOwedToAnother(own);
   }
@@ -128,8 +128,8 @@ export class Pool {
    * @param reservation for whom the backend is reserved
    */
   release(tenantId: string, backend: BackendConnection, clean: boolean, reservation?: Reservation): Promise<void> {
-    const own = this.#fairness.of(tenantId);
-    if (!own.leased.has(backend)) return DONE;
+    const own = this.#fairness.pools.get(tenantId);
+    if (!own?.leased.has(backend)) return DONE;
     if (reservation !== undefined) this.#reserve(own, backend, reservation);
     else if (!clean || backend.session.hasShortTimeout) return this.#reset(own, backend);
     else this.#takeBack(own, backend);
@@ -156,7 +156,9 @@ export class Pool {
   }
 
   #isUnwanted(own: OrganizationPool, backend: BackendConnection): boolean {
-    return backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#fairness.isOwedToAnother(own);
+    const { waiting, owed } = this.#fairness;
+    const mayBeOwed = waiting.size > 0 || owed.size > 0;
+    return backend.closed || backend.session.retired || this.#closing.signal.aborted || (mayBeOwed && this.#fairness.isOwedToAnother(own));
   }
 
   #takeBack(own: OrganizationPool, backend: BackendConnection): void {
@@ -167,7 +169,7 @@ export class Pool {
     }
     if (own.waiters > 0) {
       // It stays leased, now to the first waiter.
-      backend.detach();
+      backend.receiver = NO_RECEIVER;
       this.#settle(own, backend);
       return;
     }
@@ -180,15 +182,15 @@ export class Pool {
    * @param cancelFailed its statement has not ended in time after a cancel request
    */
   discard(tenantId: string, backend: BackendConnection, reason: string, cancelFailed = false): void {
-    backend.detach();
+    backend.receiver = NO_RECEIVER;
     backend.destroy();
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own?.leased.delete(backend)) this.#leave(own, backend, reason, cancelFailed);
   }
 
   /** Closes the idle sessions of an organization, e.g. because its role is about to be dropped. */
   closeIdle(tenantId: string): void {
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
   }
 
@@ -219,7 +221,7 @@ export class Pool {
   /** Closes the sessions of an organization, the leased ones when they are released, because the defaults for new sessions have changed. */
   retire(tenantId: string): void {
     this.closeIdle(tenantId);
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own === undefined) return;
     own.changes += 1;
     for (const { session } of own.leased) session.retired = true;
@@ -227,16 +229,16 @@ export class Pool {
 
   /** As {@link retire}, and its waiters leave the queue: the organization is paused. */
   suspend(tenantId: string): void {
-    const waiters = this.#fairness.find(tenantId)?.takeWaiters() ?? [];
+    const waiters = this.#fairness.pools.get(tenantId)?.takeWaiters() ?? [];
     this.retire(tenantId);
     for (const waiter of waiters) waiter.suspended?.();
-    const own = this.#fairness.find(tenantId);
+    const own = this.#fairness.pools.get(tenantId);
     if (own !== undefined) this.#fairness.forgetIfEmpty(own);
   }
 
   /** Fails all waiters, because the server does not answer. */
   failWaiters(error: ServiceError): void {
-    for (const own of [...this.#fairness.all()]) while (own.waiters > 0) this.#settle(own, error);
+    for (const own of [...this.#fairness.pools.values()]) while (own.waiters > 0) this.#settle(own, error);
   }
 
   /** Fails all waiters and closes all idle sessions. Leased ones are closed when they are released. */
@@ -245,7 +247,7 @@ export class Pool {
     clearInterval(this.#reaper);
     this.#queueTimeout.close();
     this.#refusals.close();
-    for (const own of this.#fairness.all()) {
+    for (const own of this.#fairness.pools.values()) {
       while (own.waiters > 0) this.#settle(own, shuttingDown());
       this.closeIdle(own.tenantId);
     }
@@ -374,7 +376,7 @@ export class Pool {
 
   #drop(own: OrganizationPool, backend: BackendConnection, reason: string): void {
     own.leased.delete(backend);
-    backend.detach();
+    backend.receiver = NO_RECEIVER;
     backend.end();
     this.#ended(own, backend, reason);
   }
@@ -399,7 +401,7 @@ export class Pool {
 
   #reap(): void {
     const oldest = performance.now() - this.#limits.idleMs;
-    for (const own of this.#fairness.all()) {
+    for (const own of this.#fairness.pools.values()) {
       for (let closed = own.closeIdleSince(oldest); closed !== undefined; closed = own.closeIdleSince(oldest)) {
         this.#ended(own, closed, 'idle');
       }

@@ -136,7 +136,7 @@ export function lockObserver(all: () => readonly LockExhaustion[]): ObservationH
   const ended = (sqlstate: string | undefined) => {
     if (sqlstate === OUT_OF_MEMORY) for (const locks of all()) locks.freeLocks();
   };
-  return { 'wire.query': ({ sqlstate }) => ended(sqlstate), 'http.request': ({ outcome }) => ended(outcome.sqlstate) };
+  return { 'wire.query.failed': ({ sqlstate }) => ended(sqlstate), 'http.request': ({ outcome }) => ended(outcome.sqlstate) };
 }
 
 type Session = readonly [organizationId: string, backend: BackendConnection];

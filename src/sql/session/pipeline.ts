@@ -52,7 +52,7 @@ export class Pipeline implements BackendReceiver, ReplyHandler {
 
   /** From now on it receives what the backend sends. */
   attach(): void {
-    this.#backend.attach(this);
+    this.#backend.receiver = this;
     if (this.#backend.closed) this.fail(connectionLost());
   }
 

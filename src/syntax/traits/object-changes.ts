@@ -10,8 +10,8 @@ export interface ObjectChanges {
   readonly createsFromQuery: boolean;
 }
 
-/** Every text that changes objects or roles contains one of these keywords. */
-const ANY_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment|security|import|do|into)\b/i;
+/** Matches every text for which {@link objectChanges} finds anything, and few others. */
+export const ANY_OBJECT_CHANGE = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment|security|import|do|into)\b/i;
 /** Keywords that hardly ever have another meaning. */
 const CERTAIN_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b/i;
 /** Keywords that often have another meaning: the tokens decide. */
@@ -21,7 +21,7 @@ const INTO = /\binto\b/i;
 
 /** @returns undefined for a text that changes nothing */
 export function objectChanges(text: string): ObjectChanges | undefined {
-  if (!ANY_KEYWORD.test(text)) return undefined;
+  if (!ANY_OBJECT_CHANGE.test(text)) return undefined;
   const isCertain = CERTAIN_KEYWORD.test(text);
   if (!isCertain && !AMBIGUOUS_KEYWORD.test(text) && !isFollowed(text, SELECT, INTO)) return undefined;
   const { isWatched, createsFromQuery } = changesIn(text);
@@ -30,7 +30,7 @@ export function objectChanges(text: string): ObjectChanges | undefined {
 
 /** Whether {@link objectChanges} finds anything. */
 export function mayChangeObjects(text: string): boolean {
-  if (!ANY_KEYWORD.test(text)) return false;
+  if (!ANY_OBJECT_CHANGE.test(text)) return false;
   return CERTAIN_KEYWORD.test(text) || ((AMBIGUOUS_KEYWORD.test(text) || isFollowed(text, SELECT, INTO)) && changesIn(text).isWatched);
 }
 
@@ -38,7 +38,7 @@ const PIECE_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b|
 
 /** Looks at one piece of a text that is not seen whole. Any keyword that may mean a change counts as one. */
 export function objectChangesInPiece(piece: string): ObjectChanges {
-  const createsFromQuery = ANY_KEYWORD.test(piece);
+  const createsFromQuery = ANY_OBJECT_CHANGE.test(piece);
   return { createsFromQuery, isWatched: createsFromQuery && PIECE_KEYWORD.test(piece) };
 }
 

@@ -16,7 +16,9 @@ afterEach(() => server.close());
 
 /** What the connection has ended with. */
 function failure(): Promise<Error | undefined> {
-  return new Promise((resolve) => backend.attach({ data() {}, drain() {}, closed: resolve }));
+  return new Promise((resolve) => {
+    backend.receiver = { data() {}, drain() {}, closed: resolve };
+  });
 }
 
 describe('what is to be written soon', () => {
@@ -113,7 +115,7 @@ describe('what is read', () => {
 
   it('stays as it is for as long as it is needed, in little memory', async () => {
     const slow = keeper();
-    backend.attach(slow);
+    backend.receiver = slow;
     for (let round = 0; round < 30; round += 1) await said(slow, Buffer.alloc(1_000, round));
     await said(slow, Buffer.alloc(300_000, 'L'));
     expect(isIntact(slow)).toBe(true);
@@ -122,13 +124,13 @@ describe('what is read', () => {
 
   it('stays as it is while the connection has another receiver', async () => {
     const [first, second, third] = [keeper(), keeper(), keeper()];
-    backend.attach(first);
+    backend.receiver = first;
     await said(first, Buffer.alloc(1_000, 'a'));
     second.holdsChunk = false;
-    backend.attach(second);
+    backend.receiver = second;
     for (let round = 0; round < 10; round += 1) await said(second, Buffer.alloc(20_000, 'b'));
     expect(isIntact(first)).toBe(true);
-    backend.attach(third);
+    backend.receiver = third;
     await said(third, Buffer.alloc(1_000, 'c'));
     third.holdsChunk = false;
     await said(third, Buffer.alloc(100_000, 'd'));
@@ -137,7 +139,7 @@ describe('what is read', () => {
 
   it('is read into the same memory once it is not needed', async () => {
     const quick = keeper();
-    backend.attach(quick);
+    backend.receiver = quick;
     await said(quick, Buffer.alloc(1_000, 'a'));
     quick.holdsChunk = false;
     for (let round = 0; round < 10; round += 1) await said(quick, Buffer.alloc(1_000, 'b'));
@@ -157,13 +159,13 @@ describe('what a session is asked, and what it answers', () => {
 
   it('is reported once', async () => {
     let bytes = 0;
-    backend.attach({
+    backend.receiver = {
       data(chunk) {
         bytes += chunk.length;
       },
       drain() {},
       closed() {},
-    });
+    };
     backend.write(Buffer.from('1'));
     await eventually('it has come', () => server.heard === '1');
     server.say('one');

@@ -141,7 +141,7 @@ describe('the pool', () => {
 
   it('cleans a session that may hold something before it is lent again', async () => {
     const backend = await acquire(pool, 'a', open);
-    backend.session.settings = new Map([['timezone', 'UTC']]);
+    backend.session.settingsMade(new Map([['timezone', 'UTC']]));
     await pool.release('a', backend, false);
     expect(pool.tryAcquire('a')).toBe(backend);
     expect(backend.session.pristine).toBe(true);
@@ -168,7 +168,7 @@ describe('the pool', () => {
     const remain = async (name: string, value: string) => {
       const backend = await acquire(pool, 'a', open);
       await runCommand(backend, `SET ${name} = '${value}'`);
-      backend.session.settings = new Map([[name, value]]);
+      backend.session.settingsMade(new Map([[name, value]]));
       await pool.release('a', backend, true);
       expect(backend.closed).toBe(false);
       return backend.session.settings.size > 0;

@@ -10,7 +10,7 @@ const nothing = { httpStatus: null, sqlstate: null, rowCount: null, durationMs: 
 
 function recorded(observation: Observation): AuditEvent | undefined {
   const events: AuditEvent[] = [];
-  fanOut([auditObserver({ append: (event) => events.push(event) })])(observation);
+  fanOut(auditObserver({ append: (event) => events.push(event) }))(observation);
   return events[0];
 }
 

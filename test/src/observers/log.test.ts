@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { Observation } from '../../../src/observation.ts';
+import { fanOut, type Observation } from '../../../src/observation.ts';
 import { createLogger, linesForPeople, logObserver } from '../../../src/observers/log.ts';
 
 function logged(level: string, ...observations: readonly Observation[]): Record<string, unknown>[] {
   const lines: string[] = [];
-  const observe = logObserver(createLogger(level, { destination: { write: (line) => lines.push(line) } }));
+  const observe = fanOut(logObserver(createLogger(level, { destination: { write: (line) => lines.push(line) } })));
   for (const observation of observations) observe(observation);
   return lines.map((line) => JSON.parse(line));
 }
@@ -53,7 +53,7 @@ describe('the log', () => {
 
   it('is lines for people on a terminal, which nothing in them can steer', () => {
     const lines: string[] = [];
-    const observe = logObserver(createLogger('info', { destination: linesForPeople({ write: (text) => lines.push(text) }) }));
+    const observe = fanOut(logObserver(createLogger('info', { destination: linesForPeople({ write: (text) => lines.push(text) }) })));
     observe({ name: 'service.started', httpPort: 1, wirePort: 2, opsPort: 3, startupMs: 4 });
     observe({ name: 'service.warning', message: `careful \u001b[2J ${KEY}` });
     observe({ name: 'login.failed', origin, kind: 'unauthorized', sqlstate: '28P01' });

@@ -1,6 +1,6 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { Observation } from '../../../src/observation.ts';
+import { fanOut, type Observation } from '../../../src/observation.ts';
 import { createMetrics } from '../../../src/observers/metrics.ts';
 
 const origin = { surface: 'wire', sourceIp: '203.0.113.7' } as const;
@@ -19,7 +19,7 @@ const observations: readonly Observation[] = [
   { name: 'wire.session.opened', origin, actor },
   { name: 'wire.session.closed', origin, actor, durationMs: 3_000, statements: 2, bytesIn: 10, bytesOut: 20, reason: 'terminate' },
   { name: 'wire.query' },
-  { name: 'wire.query', sqlstate: '42P01' },
+  { name: 'wire.query.failed', sqlstate: '42P01' },
   { name: 'wire.pinned', reason: 'temp' },
   { name: 'wire.pinned', reason: 'listen' },
   { name: 'wire.unpinned', reason: 'temp' },
@@ -38,13 +38,14 @@ const observations: readonly Observation[] = [
 const stuck = new Map([['org_000000000000', 2]]);
 
 async function scrape(): Promise<string[]> {
-  const { observe, registry, close } = createMetrics({
+  const { handlers, registry, close } = createMetrics({
     clusters: () => [
       { name: 'default', isAnswering: true, pool: { idle: 3, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck } },
       { name: 'b', isAnswering: true, pool: { idle: 1, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() } },
       { name: 'c', isAnswering: false, pool: undefined },
     ],
   });
+  const observe = fanOut(handlers);
   for (const observation of observations) observe(observation);
   close();
   return (await registry.metrics()).split('\n');

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { BackendReceiver } from '../../../src/backend/connection.ts';
 import type { Lease } from '../../../src/router/leases/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
@@ -28,19 +29,25 @@ async function run(sql: string, params: readonly JsonValue[] = [], more: Partial
 async function traffic(sql: string, params: readonly JsonValue[] = [], more: Partial<QueryRequest> = {}) {
   const lease = await database.lease();
   const write = vi.spyOn(lease.backend, 'write');
-  const attach = lease.backend.attach.bind(lease.backend);
   let reads = 0;
-  vi.spyOn(lease.backend, 'attach').mockImplementation((receiver) =>
-    attach({
-      data: (chunk) => {
-        reads += 1;
-        receiver.data(chunk);
-      },
-      drain: () => receiver.drain(),
-      closed: (error) => receiver.closed(error),
-    }),
-  );
+  let { receiver } = lease.backend;
+  const counting: BackendReceiver = {
+    data: (chunk) => {
+      reads += 1;
+      receiver.data(chunk);
+    },
+    drain: () => receiver.drain(),
+    closed: (error) => receiver.closed(error),
+  };
+  Object.defineProperty(lease.backend, 'receiver', {
+    configurable: true,
+    get: () => counting,
+    set: (value: BackendReceiver) => {
+      receiver = value;
+    },
+  });
   const { rows } = await runOn(lease, sql, params, more);
+  Object.defineProperty(lease.backend, 'receiver', { value: receiver, writable: true });
   const writes = write.mock.calls.length;
   vi.restoreAllMocks();
   return { rows, writes, reads };

@@ -102,7 +102,9 @@ test('a message that is too large is refused without being kept', async () => {
 
 test('a lease whose backend is already closed', async () => {
   const lease = await database.lease();
-  const closed = new Promise<void>((resolve) => lease.backend.attach({ data() {}, drain() {}, closed: () => resolve() }));
+  const closed = new Promise<void>((resolve) => {
+    lease.backend.receiver = { data() {}, drain() {}, closed: () => resolve() };
+  });
   lease.backend.destroy();
   await closed;
   const session = new SqlSession(lease, { timeoutMs: 0 });

@@ -213,7 +213,9 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   test('deprovisioning ends sessions and leaves nothing, and may be repeated', async () => {
     const placement = await provisioned();
     const session = await provisioner.open(placement);
-    const closed = new Promise<void>((resolve) => session.attach({ data() {}, drain() {}, closed: () => resolve() }));
+    const closed = new Promise<void>((resolve) => {
+      session.receiver = { data() {}, drain() {}, closed: () => resolve() };
+    });
     await provisioner.deprovision(placement);
     await closed;
     await provisioner.deprovision(placement);

@@ -296,7 +296,9 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     const placement = await provisioned();
     await run(placement, EVERYTHING);
     const session = await provisioner.open(placement);
-    const closed = new Promise<void>((resolve) => session.attach({ data() {}, drain() {}, closed: () => resolve() }));
+    const closed = new Promise<void>((resolve) => {
+      session.receiver = { data() {}, drain() {}, closed: () => resolve() };
+    });
     await provisioner.deprovision(placement);
     await closed;
     expect(await leftOf(placement)).toEqual([]);

@@ -1,4 +1,44 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { ObservationHandlers } from '../observation.ts';
+
+/*
+ * The metrics of every request. They only count; values are made when Prometheus scrapes.
+ */
+
+/** Upper bounds of the buckets of durations. */
+export const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/** Actions that are counted as queries. */
+export const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
+
+/** Counts the requests at both doors, and the leases that they take. */
+export function requestMetrics(registry: Registry): ObservationHandlers {
+  const seconds = <Label extends string>(name: string, help: string, label: Label) =>
+    new QuickHistogram(name, help, label, SECONDS, registry);
+  const queries = new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry);
+  const httpRequests = new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry);
+  const httpSeconds = seconds('postern_http_request_seconds', 'How long HTTP calls took', 'action');
+  const leases = new DoorGauge('postern_leases', 'Backend sessions that are leased', registry);
+  const waitSeconds = seconds('postern_lease_wait_seconds', 'How long callers waited for a backend session', 'door');
+  const heldSeconds = seconds('postern_lease_held_seconds', 'How long backend sessions were leased', 'door');
+  return {
+    'http.request'({ action, outcome: { status, httpStatus = 0, durationMs = 0 } }) {
+      httpRequests.count(action, httpStatus);
+      httpSeconds.count(action, durationMs / 1_000);
+      if (QUERY_ACTIONS.has(action)) queries.count('http', status);
+    },
+    'wire.query': () => queries.count('wire', 'ok'),
+    'wire.query.failed': () => queries.count('wire', 'error'),
+    'lease.granted'({ door, waitMs }) {
+      leases.add(door, 1);
+      waitSeconds.count(door, waitMs / 1_000);
+    },
+    'lease.released'({ door, heldMs }) {
+      leases.add(door, -1);
+      heldSeconds.count(door, heldMs / 1_000);
+    },
+  };
+}
 
 /** The doors, as label values. */
 const DOORS = ['http', 'wire'] as const;
