@@ -9,7 +9,7 @@ import { settingsChange } from './settings-sync.ts';
  */
 export function isCheckinDone(session: WireSession): boolean {
   const { link, pins, replies } = session;
-  if (pins.suspected || replies.copyAmbiguous) {
+  if (pins.suspected || replies.syncInCopy === 'ambiguous') {
     pins.suspected = false;
     const probe = new StateProbe(pins.customSettings);
     link.ask(probe.message, { own: 'probe', probe });

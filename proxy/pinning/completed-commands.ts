@@ -1,4 +1,4 @@
-import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
+import { Request, type RequestKind } from '../../src/backend/request-kinds.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { type CommandEffects, effectsOf, type WireSession } from '../relay/wire-session.ts';

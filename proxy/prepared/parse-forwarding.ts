@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { Disposition, Request } from '../../src/backend/request-kinds.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { Disposition, Request } from '../../src/backend/request-kinds.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -198,7 +198,7 @@ export function describeStatement(session: WireSession, statement: ServerStateme
 
 /** After an error the backend ignores messages up to the Sync, and during COPY FROM STDIN it accepts only copy data. */
 function canAsk({ replies }: WireSession): boolean {
-  return !replies.discarding && !replies.copyIn;
+  return replies.missingSync !== 'discarding' && !replies.copyIn;
 }
 
 function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) => void): 'asked' {

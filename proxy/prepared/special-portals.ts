@@ -1,4 +1,4 @@
-import { Disposition, Request } from '../../src/backend/pending-replies.ts';
+import { Disposition, Request } from '../../src/backend/request-kinds.ts';
 import { latin1String } from '../../src/protocol/body.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
@@ -51,7 +51,7 @@ export function closeDanglingPortal(session: WireSession): void {
 
 /** Whether a Query has left the unnamed portal without its plan, or may yet. */
 function mayDangle({ replies }: WireSession): boolean {
-  return replies.danglingPortal || replies.owesQuery;
+  return replies.failedQuery !== 'none' || replies.owesQuery;
 }
 
 /** The portal name in a Bind or an Execute, as Latin-1. */

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
+import { Request, type RequestKind } from '../../src/backend/request-kinds.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { BackendType, decodeParameterStatus, encodeBackendMessage, type TransactionStatus } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
@@ -54,7 +54,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
       passOn(session, scanner, true);
     } else receiveMessage(session, scanner);
     if (isFollowed && replies.length === 0) return scanner.takeRest();
-    if (replies.isUnclear) break;
+    if (replies.missingSync === 'unclear') break;
     if (session.effects === undefined || session.effects.reapplied <= MAX_REAPPLIED_EFFECTS || replies.length === 0 || isFollowed) continue;
     gate.close(Reason.replyPart);
     break;
@@ -80,7 +80,7 @@ function passOn(session: WireSession, scanner: FrameScanner, isForwarded: boolea
 function receiveMessage(session: WireSession, scanner: FrameScanner): void {
   const { replies } = session;
   const { type, buffer, start, end } = scanner;
-  const isForwarded = replies.forwards(type);
+  const isForwarded = !replies.skipping || replies.forwards(type);
   switch (type) {
     case BackendType.NoticeResponse:
       receiveNotice(session, scanner, isForwarded);
@@ -150,7 +150,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: 
   if (isForwarded && pins.settingsState === 'reset' && status === 'I' && replies.length === 1) gate.close(Reason.settings);
   else passOn(session, scanner, isForwarded);
   replies.receive(scanner.type);
-  if (status !== 'E') replies.danglingPortal = false;
+  if (status !== 'E') replies.failedQuery = 'none';
   if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
   if (isForwarded && session.attempt !== 'discarded') {
     services.usage.answered(session.since - askedAt, session.failure !== undefined);

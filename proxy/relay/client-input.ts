@@ -16,7 +16,7 @@ import type { WireSession } from './wire-session.ts';
 /** Counts the bytes of the client's input that are held. */
 export function countInput({ services, clientScanner, gate }: WireSession): void {
   const { bufferBudget } = services;
-  const bytes = clientScanner.heldBytes + gate.inputBytes;
+  const bytes = (clientScanner.held?.bytes ?? 0) + gate.inputBytes;
   if (bytes !== bufferBudget.fromClientBytes) bufferBudget.fromClient(bytes);
 }
 

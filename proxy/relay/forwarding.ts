@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { Disposition, Request, type RequestKind } from '../../src/backend/request-kinds.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
@@ -141,7 +141,7 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   if (traits.deallocatesAll) names.changesAll();
   if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) names.changes('');
   for (const name of deallocations) names.changes(name);
-  if (!replies.discarding) {
+  if (replies.missingSync !== 'discarding') {
     if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
   }

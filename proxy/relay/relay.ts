@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import type { Duplex } from 'node:stream';
-import type { RequestKind } from '../../src/backend/pending-replies.ts';
+import type { RequestKind } from '../../src/backend/request-kinds.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { ClientReceiver } from '../login/client-connection.ts';
@@ -52,7 +52,7 @@ export class Relay implements RelayEvents, ClientReceiver {
       // Most clients send nothing more until they are answered: only one that goes on is not read for a while.
       session.client.pause();
     }
-    if (gate.input !== undefined || clientScanner.heldBytes !== services.bufferBudget.fromClientBytes) countInput(session);
+    if (gate.input !== undefined || (clientScanner.held?.bytes ?? 0) !== services.bufferBudget.fromClientBytes) countInput(session);
   }
 
   clientDrained(): void {

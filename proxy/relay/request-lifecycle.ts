@@ -37,7 +37,7 @@ import type { WireSession } from './wire-session.ts';
 export function handleInput(session: WireSession, chunk: Buffer, mayShare = true): void {
   const { clientScanner: scanner, replies, toBackend, gate, inFlight, link } = session;
   const wasIdle = replies.length === 0;
-  const isFirst = wasIdle && session.status === 'I' && !session.isUnsynced && !scanner.midMessage;
+  const isFirst = wasIdle && session.status === 'I' && !session.isUnsynced && scanner.last && scanner.held === undefined;
   const { batch } = replies;
   session.usesRepeated = false;
   session.timed = 'text';
@@ -55,7 +55,7 @@ export function handleInput(session: WireSession, chunk: Buffer, mayShare = true
     violated(session, error);
     return;
   }
-  if (replies.isUnclear) {
+  if (replies.missingSync === 'unclear') {
     endAfterProtocolError(session);
     return;
   }
@@ -64,7 +64,7 @@ export function handleInput(session: WireSession, chunk: Buffer, mayShare = true
   if (wasIdle && !isAnswered) session.since = performance.now();
   const isOne = isFirst && !isAnswered && replies.batch === batch + 1 && session.unsyncedBatch < batch;
   // A request that has arrived alone and whole can be run again until a part of its reply has been sent.
-  if (isOne && gate.input === undefined && !scanner.midMessage) inFlight.begin(chunk);
+  if (isOne && gate.input === undefined && scanner.last && scanner.held === undefined) inFlight.begin(chunk);
   else inFlight.end();
   if (link.lease === undefined) session.toClient.flush();
   else if (isAnswered) settle(session);
@@ -126,7 +126,7 @@ export function handleReplies(session: WireSession, chunk: Buffer): void {
     session.events.closed(undefined);
     return;
   }
-  if (replies.isUnclear) {
+  if (replies.missingSync === 'unclear') {
     endAfterProtocolError(session);
     return;
   }

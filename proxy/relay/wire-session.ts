@@ -205,7 +205,7 @@ export class WireSession {
 
   /** Extended-protocol messages have been sent without a Sync, or with one that the server ignored. */
   get isUnsynced(): boolean {
-    return this.hasUnsynced || this.replies.awaitsSync;
+    return this.hasUnsynced || this.replies.missingSync !== 'none';
   }
 
   /** Extended-protocol messages have been sent without a Sync. A Query that has been answered ends them, too. */

@@ -1,5 +1,5 @@
 import { BackendType } from '../protocol/backend.ts';
-import { Disposition, PendingReplies, type ReplyDisposition, Request, type RequestKind } from './pending-replies.ts';
+import { Disposition, type ReplyDisposition, Request, type RequestKind } from './request-kinds.ts';
 
 /** Notified of the queue's decisions. */
 export interface ReplyListener {
@@ -11,116 +11,115 @@ export interface ReplyListener {
   dropped(request: RequestKind, subject: unknown, failed: boolean): void;
 }
 
+/** A power of two. Most clients send fewer requests at once. */
+const INITIAL_CAPACITY = 8;
+/** A request's kind and disposition are stored as one small number. */
+const KIND_BITS = 4;
+const KIND_MASK = (1 << KIND_BITS) - 1;
+
 /**
- * The replies that a backend still has to send, in the order of the requests. After an error the backend discards
- * all messages up to the next Sync, even a Query, and the queue does the same.
+ * The replies that a backend still has to send, in the order of the requests, each with the subject that was given with it. After
+ * an error the backend discards all messages up to the next Sync, even a Query, and the queue does the same.
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
 export class ReplyQueue {
   readonly #listener: ReplyListener;
-  readonly #owed = new PendingReplies();
   /* Only this class sets these. */
+  /** The number of replies that are owed. */
+  length = 0;
+  /** Whether the reply being received is to a request of Postern's own. */
+  skipping = false;
   /** The number of the batch that the next message belongs to; a Sync, Query or FunctionCall of the client ends a batch. */
   batch = 0;
   /** The number of the oldest batch that has not been answered completely. */
   oldestBatch = 0;
-  /** The backend discards all messages up to the next Sync: an error came and the Sync that ends its effect has not been sent yet. */
-  discarding = false;
+  /**
+   * Why the backend needs a Sync first, even if no reply is owed: its implicit transaction is still open.
+   *
+   * - `ignored`: it has ignored one after an Execute, in COPY-in mode, so another is needed after the data;
+   * - `discarding`: an error came, and it discards all messages up to the next Sync, which has not been sent yet;
+   * - `unclear`: as `discarding`, but a Sync that it may have ignored may also have ended the discarding. So it is no longer known
+   *   which request an answer belongs to.
+   */
+  missingSync: 'none' | 'ignored' | 'discarding' | 'unclear' = 'none';
   /** The backend is in COPY-in mode and ignores Sync. */
   copyIn = false;
   /**
-   * A COPY has failed. The backend does not tell whether it had ignored a Sync before that, so it may send one more ReadyForQuery
-   * than expected. That one precedes the answer to Postern's next request.
+   * What is known of a Sync that was sent during a COPY. It is presumed to be `ignored` by the COPY that is being answered. If that
+   * fails, it is `ambiguous`: the backend does not tell whether it had ignored it before, so it may send one more ReadyForQuery than
+   * expected. That one precedes the answer to Postern's next request.
    */
-  copyAmbiguous = false;
+  syncInCopy: 'none' | 'ignored' | 'ambiguous' = 'none';
   /**
-   * That Sync may also have ended the discarding after the error. Then messages between it and the next Sync may be
-   * answered or discarded, so it is no longer known which request an answer belongs to.
+   * A Query has failed. Until it is `answered`, the next ReadyForQuery is its own. After that it is inside a transaction that has
+   * not ended, where its unnamed portal still exists, but without its plan. Reset by the caller that sees the transaction end.
    */
-  isUnclear = false;
-  /** No request with a lower number, counted from the first ever sent, ends the batch being answered. */
+  failedQuery: 'none' | 'unanswered' | 'answered' = 'none';
+  /** Of the first request; not to be used while there is none. Most questions are about it. */
+  #firstKind: RequestKind = Request.sync;
+  /** How many of the requests are Query messages. */
+  #queries = 0;
+  /** How many of the first requests do not end the batch being answered, as far as it has been searched. */
   #noEndBefore = 0;
-  /** It has ignored a Sync after an Execute, so another is needed after the data. */
-  #ignoredSync = false;
-  /** A Sync is presumed to have been ignored by the COPY that is being answered. */
-  #presumedIgnoredSync = false;
-  /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
-  #queryFailed = false;
-  /**
-   * A Query has failed inside a transaction that has not ended. Its unnamed portal still exists, but without its plan.
-   * Reset by the caller that sees the transaction end.
-   */
-  danglingPortal = false;
+  /** Where the first request is in the two ring buffers. */
+  #head = 0;
+  readonly #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
+  readonly #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
   constructor(listener: ReplyListener) {
     this.#listener = listener;
   }
 
-  get length(): number {
-    return this.#owed.length;
-  }
-
-  /** Whether the backend needs a Sync first, even if no reply is owed, because its implicit transaction is still open. */
-  get awaitsSync(): boolean {
-    return this.discarding || this.#ignoredSync || this.isUnclear;
-  }
-
-  /** Whether the reply being received is to a request of Postern's own. */
-  get skipping(): boolean {
-    return this.#owed.length > 0 && this.#owed.firstDisposition === Disposition.skip;
-  }
-
   /** Only Postern's own requests are unanswered, and no client's request waits for them. */
   get onlyOurs(): boolean {
-    const { length, ours } = this.#owed;
-    return ours === length && (length === 0 || !isAwaited(this.#owed.subject(length - 1)));
+    for (let i = 0; i < this.length; i += 1) if (this.#disposition(i) !== Disposition.skip) return false;
+    return this.length === 0 || !isAwaited(this.#subject(this.length - 1));
   }
 
   /** Whether all owed replies belong to one batch, which prepares and closes nothing for the client. */
   get isShareable(): boolean {
-    const owed = this.#owed;
-    for (let i = 0; i < owed.length; i += 1) {
-      const kind = owed.kind(i);
-      if (owed.disposition(i) === Disposition.skip || kind === Request.copyEnd || kind === Request.call) return false;
-      if ((kind === Request.parse || kind === Request.close) && owed.disposition(i) === Disposition.forward) return false;
-      if (isEnd(kind)) return i === owed.length - 1 && owed.subject(i) === undefined;
+    for (let i = 0; i < this.length; i += 1) {
+      const kind = this.#kind(i);
+      if (this.#disposition(i) === Disposition.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && this.#disposition(i) === Disposition.forward) return false;
+      if (isEnd(kind)) return i === this.length - 1 && this.#subject(i) === undefined;
     }
     return false;
   }
 
   /** Whether the reply to a Query is owed. */
   get owesQuery(): boolean {
-    return this.#owed.queries > 0;
+    return this.#queries > 0;
   }
 
   /** The subjects of unanswered requests of these kinds, in order. */
   *subjectsOf(kinds: ReadonlySet<RequestKind>): Generator<unknown> {
-    for (let i = 0; i < this.#owed.length; i += 1) if (kinds.has(this.#owed.kind(i))) yield this.#owed.subject(i);
+    for (let i = 0; i < this.length; i += 1) if (kinds.has(this.#kind(i))) yield this.#subject(i);
   }
 
   /** The subject of the request being answered. */
   get subject(): unknown {
-    return this.#owed.length === 0 ? undefined : this.#owed.subject(0);
+    return this.length === 0 ? undefined : this.#subject(0);
   }
 
   /** Whether a Query of Postern's own is being answered, and not a message added to a client's batch. */
   get answeringOurs(): boolean {
-    return this.skipping && this.#owed.firstKind === Request.query;
+    return this.skipping && this.#firstKind === Request.query;
   }
 
   /** The subject of the Sync, Query or FunctionCall that ends the batch being answered. */
   get batchSubject(): unknown {
     const end = this.#batchEnd();
-    return end === undefined ? undefined : this.#owed.subject(end);
+    return end < this.length ? this.#subject(end) : undefined;
   }
 
-  /** Remembers how far it has searched: a batch may have hundreds of thousands of requests, and each asks for its end. */
-  #batchEnd(): number | undefined {
-    const owed = this.#owed;
-    let index = Math.max(0, this.#noEndBefore - owed.dropped);
-    while (index < owed.length && !isEnd(owed.kind(index))) index += 1;
-    this.#noEndBefore = owed.dropped + index;
-    return index < owed.length ? index : undefined;
+  /**
+   * Remembers how far it has searched: a batch may have hundreds of thousands of requests, and each asks for its end.
+   * @returns `length` if the end has not been sent
+   */
+  #batchEnd(): number {
+    while (this.#noEndBefore < this.length && !isEnd(this.#kind(this.#noEndBefore))) this.#noEndBefore += 1;
+    return this.#noEndBefore;
   }
 
   /**
@@ -130,38 +129,41 @@ export class ReplyQueue {
   push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.copyIn) {
-        this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.firstKind === Request.execute;
-        this.#presumedIgnoredSync = true;
+        if (this.#firstKind === Request.execute) this.#syncIs('ignored');
+        this.syncInCopy = 'ignored';
         return;
       }
-      this.discarding = false;
-      this.#ignoredSync = false;
-    } else if (this.discarding) {
-      this.isUnclear ||= this.copyAmbiguous && kind !== Request.copyEnd;
+      this.#syncIs('none');
+    } else if (this.missingSync === 'discarding' || this.missingSync === 'unclear') {
+      if (this.syncInCopy === 'ambiguous' && kind !== Request.copyEnd) this.#syncIs('unclear');
       this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd && this.copyIn) {
       this.copyIn = false;
       return;
     }
-    this.#owed.push(kind, disposition, subject);
-    if (endsBatch(kind, disposition)) this.batch += 1;
-    if (this.#owed.length === 1) this.#settle();
+    this.#add(kind, disposition, subject);
+    if (this.length === 1) this.#settle();
+  }
+
+  /** What is unclear remains so. */
+  #syncIs(missing: typeof this.missingSync): void {
+    if (this.missingSync !== 'unclear') this.missingSync = missing;
   }
 
   /** Drops all owed replies. None has begun, and none will. */
   abandon(): void {
-    this.#drop(this.#owed.length);
+    this.#drop(this.length);
   }
 
   /** Whether a message of this type that the backend sends now is forwarded to the client. Called before {@link receive}. */
   forwards(type: number): boolean {
     if (!this.skipping) return true;
-    if (type === BackendType.ReadyForQuery && this.copyAmbiguous) return true;
+    if (type === BackendType.ReadyForQuery && this.syncInCopy === 'ambiguous') return true;
     if (type !== BackendType.ErrorResponse) return false;
     // The client's batch has failed, even if the error is that of a request that Postern added to it.
     const end = this.#batchEnd();
-    return end === undefined || this.#owed.disposition(end) !== Disposition.skip;
+    return end === this.length || this.#disposition(end) !== Disposition.skip;
   }
 
   /**
@@ -169,30 +171,29 @@ export class ReplyQueue {
    * made now. Asynchronous messages (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
    */
   receive(type: number): void {
-    if (this.#owed.length === 0) {
-      if (type === BackendType.ReadyForQuery) this.#synced();
+    if (this.length === 0) {
+      // The Sync that was presumed to be ignored was not: the COPY had failed before it read any data.
+      if (type === BackendType.ReadyForQuery) this.#syncIs('none');
       return;
     }
-    const kind = this.#owed.firstKind;
+    const kind = this.#firstKind;
     // Any other message answers a request that was sent after the doubtful Sync.
-    if (type !== BackendType.ReadyForQuery) this.copyAmbiguous = false;
+    if (type !== BackendType.ReadyForQuery && this.syncInCopy === 'ambiguous') this.syncInCopy = 'none';
     switch (type) {
       case BackendType.ErrorResponse:
-        this.copyAmbiguous = this.#presumedIgnoredSync;
-        this.#presumedIgnoredSync = false;
+        if (this.syncInCopy === 'ignored') this.syncInCopy = 'ambiguous';
         this.copyIn = false;
-        if (kind === Request.query) {
-          this.danglingPortal = true;
-          this.#queryFailed = true;
-        }
+        if (kind === Request.query) this.failedQuery = 'unanswered';
         if (!isEnd(kind)) this.#failed();
         return;
-      case BackendType.ReadyForQuery:
+      case BackendType.ReadyForQuery: {
         this.copyIn = false;
         // A Query has other replies before ReadyForQuery, so this one answers a Sync that was not ignored.
-        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.copyAmbiguous)) this.#pop();
-        this.#queryFailed = false;
+        const isOwn = kind === Request.sync || this.failedQuery === 'unanswered' || this.syncInCopy !== 'ambiguous';
+        if (this.failedQuery === 'unanswered') this.failedQuery = 'answered';
+        if (isEnd(kind) && isOwn) this.#pop();
         return;
+      }
       case BackendType.CopyInResponse:
         this.#copyStarted();
         return;
@@ -209,38 +210,32 @@ export class ReplyQueue {
       case BackendType.EmptyQueryResponse:
       case BackendType.PortalSuspended:
         this.copyIn = false;
-        this.#presumedIgnoredSync = false;
+        this.syncInCopy = 'none';
         if (kind === Request.execute) this.#pop();
         return;
       default:
     }
   }
 
-  /** The presumably ignored Sync was not ignored: the COPY had failed before it read any data. */
-  #synced(): void {
-    this.discarding = false;
-    this.#ignoredSync = false;
-  }
-
   #pop(): void {
-    const kind = this.#owed.firstKind;
-    const subject = this.#owed.subject(0);
+    const kind = this.#firstKind;
+    const subject = this.#subject(0);
     this.#advance();
     this.#listener.done(kind, subject);
     this.#settle();
   }
 
   #advance(): void {
-    if (endsBatch(this.#owed.firstKind, this.#owed.firstDisposition)) this.oldestBatch += 1;
-    this.#owed.drop(1);
+    if (this.#endsBatch(0)) this.oldestBatch += 1;
+    this.#remove(1);
   }
 
   /** Answers simulated requests at the head of the queue, and removes requests that have no reply. */
   #settle(): void {
-    while (this.#owed.length > 0) {
-      const kind = this.#owed.firstKind;
-      if (this.#owed.firstDisposition === Disposition.simulate) {
-        const subject = this.#owed.subject(0);
+    while (this.length > 0) {
+      const kind = this.#firstKind;
+      if (this.#disposition(0) === Disposition.simulate) {
+        const subject = this.#subject(0);
         this.#advance();
         this.#listener.simulate(kind);
         this.#listener.done(kind, subject);
@@ -252,22 +247,21 @@ export class ReplyQueue {
   /** The backend discards messages up to the next Sync. So does the queue; if none has been sent yet, it waits for it. */
   #failed(): void {
     let failed = 0;
-    while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) {
-      this.isUnclear ||= this.copyAmbiguous && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
+    while (failed < this.length && this.#kind(failed) !== Request.sync) {
+      if (this.syncInCopy === 'ambiguous' && failed > 0 && this.#kind(failed) !== Request.copyEnd) this.#syncIs('unclear');
       failed += 1;
     }
     this.#drop(failed, true);
-    this.discarding = this.#owed.length === 0;
+    this.#syncIs(this.length === 0 ? 'discarding' : 'none');
   }
 
   /** @param firstFailed whether the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
-    const owed = this.#owed;
     for (let i = count - 1; i >= 0; i -= 1) {
-      if (endsBatch(owed.kind(i), owed.disposition(i))) this.oldestBatch += 1;
-      this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
+      if (this.#endsBatch(i)) this.oldestBatch += 1;
+      this.#listener.dropped(this.#kind(i), this.#subject(i), firstFailed && i === 0);
     }
-    owed.drop(count);
+    this.#remove(count);
   }
 
   /**
@@ -276,35 +270,94 @@ export class ReplyQueue {
    */
   #copyStarted(): void {
     let isOver = false;
-    this.#owed.filter((i) => {
-      const kind = this.#owed.kind(i);
-      if (i === 0) return true;
-      if (kind !== Request.sync) {
-        const isEndOfData = !isOver && kind === Request.copyEnd;
-        isOver = true;
-        return !isEndOfData;
+    let kept = 1;
+    for (let i = 1; i < this.length; i += 1) {
+      const kind = this.#kind(i);
+      const isIgnored = !isOver && (kind === Request.sync || kind === Request.copyEnd);
+      if (kind === Request.sync) this.#syncIs(isIgnored && this.#firstKind === Request.execute ? 'ignored' : 'none');
+      else isOver = true;
+      if (!isIgnored) {
+        this.#requests[this.#at(kept)] = this.#requests[this.#at(i)] ?? 0;
+        this.#subjects[this.#at(kept)] = this.#subject(i);
+        kept += 1;
+      } else if (kind === Request.sync) {
+        this.syncInCopy = 'ignored';
+        if (this.#endsBatch(i)) this.oldestBatch += 1;
       }
-      this.#ignoredSync = !isOver && this.#owed.firstKind === Request.execute;
-      if (isOver) return true;
-      this.#presumedIgnoredSync = true;
-      if (endsBatch(kind, this.#owed.disposition(i))) this.oldestBatch += 1;
-      return false;
-    });
+    }
+    for (let i = kept; i < this.length; i += 1) this.#subjects[this.#at(i)] = undefined;
+    this.length = kept;
     this.#noEndBefore = 0;
     this.copyIn = !isOver;
   }
+
+  #at(index: number): number {
+    return (this.#head + index) & (this.#requests.length - 1);
+  }
+
+  /** @param index below `length`; so for the other methods */
+  #kind(index: number): RequestKind {
+    return ((this.#requests[this.#at(index)] ?? 0) & KIND_MASK) as RequestKind;
+  }
+
+  #disposition(index: number): ReplyDisposition {
+    return ((this.#requests[this.#at(index)] ?? 0) >> KIND_BITS) as ReplyDisposition;
+  }
+
+  #subject(index: number): unknown {
+    return this.#subjects[this.#at(index)];
+  }
+
+  #endsBatch(index: number): boolean {
+    return isEnd(this.#kind(index)) && this.#disposition(index) !== Disposition.skip;
+  }
+
+  #add(kind: RequestKind, disposition: ReplyDisposition, subject: unknown): void {
+    if (this.length === this.#requests.length) this.#grow();
+    const at = this.#at(this.length);
+    this.#requests[at] = kind | (disposition << KIND_BITS);
+    this.#subjects[at] = subject;
+    this.length += 1;
+    if (this.length === 1) this.#firstChanged();
+    if (kind === Request.query) this.#queries += 1;
+    if (this.#endsBatch(this.length - 1)) this.batch += 1;
+  }
+
+  /** Removes requests from the beginning. */
+  #remove(count: number): void {
+    for (let i = 0; i < count; i += 1) {
+      if (this.#kind(i) === Request.query) this.#queries -= 1;
+      this.#subjects[this.#at(i)] = undefined;
+    }
+    this.#head = this.#at(count);
+    this.length -= count;
+    this.#noEndBefore = Math.max(0, this.#noEndBefore - count);
+    this.#firstChanged();
+  }
+
+  #firstChanged(): void {
+    this.#firstKind = this.#kind(0);
+    this.skipping = this.length > 0 && this.#disposition(0) === Disposition.skip;
+  }
+
+  /** The ring is full: the requests before the head, which are the last ones, go behind the others. */
+  #grow(): void {
+    const capacity = this.#requests.length;
+    for (let i = 0; i < capacity; i += 1) {
+      const isBeforeHead = i < this.#head;
+      this.#requests.push(isBeforeHead ? (this.#requests[i] ?? 0) : 0);
+      this.#subjects.push(isBeforeHead ? this.#subjects[i] : undefined);
+      if (isBeforeHead) this.#subjects[i] = undefined;
+    }
+  }
 }
 
-function endsBatch(kind: RequestKind, disposition: ReplyDisposition): boolean {
-  return isEnd(kind) && disposition !== Disposition.skip;
+/** Whether ReadyForQuery ends the reply to this request. */
+function isEnd(kind: RequestKind): boolean {
+  return kind === Request.sync || kind === Request.query || kind === Request.call;
 }
 
 /** Whether a client's request waits for the answer to Postern's own request with this subject. */
 function isAwaited(subject: unknown): boolean {
   return (subject as { readonly isAwaited?: boolean } | undefined)?.isAwaited === true;
-}
-
-/** Whether ReadyForQuery ends the reply to this request. */
-function isEnd(kind: number | undefined): boolean {
-  return kind === Request.sync || kind === Request.query || kind === Request.call;
 }

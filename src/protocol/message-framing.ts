@@ -51,6 +51,14 @@ export interface HeadBudget {
 
 const UNBOUNDED: HeadBudget = { mayGrow: () => true };
 
+/** The beginning of a message. */
+interface HeldMessage {
+  /** The message's bytes, and space for more. */
+  buffer: Buffer;
+  /** The number of its bytes that have arrived. */
+  bytes: number;
+}
+
 /** This much of a head may always be held. */
 export const MIN_HEAD_BYTES = 65_536;
 
@@ -87,9 +95,8 @@ export class FrameScanner {
   #position = 0;
   /** How many bytes of the message last shown have not been shown yet. */
   #remaining = 0;
-  /** The beginning of a message that cannot be shown yet. */
-  #held: Buffer = NO_BYTES;
-  #heldBytes = 0;
+  /** Set while the beginning of a message has arrived that cannot be shown yet. Only this class sets it. */
+  held: HeldMessage | undefined;
   readonly #budget: HeadBudget;
 
   /**
@@ -101,16 +108,6 @@ export class FrameScanner {
     this.#budget = budget;
     this.#limits = rules.limits;
     this.#heads = rules.heads;
-  }
-
-  /** Whether a message has begun and not ended: some of its bytes have not been shown, or have not arrived. */
-  get midMessage(): boolean {
-    return this.#remaining > 0 || this.#heldBytes > 0 || this.#position < this.#chunk.length;
-  }
-
-  /** How many bytes are held of a message that cannot be shown yet. */
-  get heldBytes(): number {
-    return this.#heldBytes;
   }
 
   /** Adds bytes after those that have not been shown yet. */
@@ -127,13 +124,13 @@ export class FrameScanner {
    */
   next(): boolean {
     if (this.#remaining > 0) return this.#showMore();
-    if (this.#heldBytes > 0) return this.#showHeld();
+    if (this.held !== undefined) return this.#showHeld(this.held);
     const start = this.#position;
     const available = this.#chunk.length - start;
     if (available === 0) return this.#releaseChunk();
-    if (available < HEADER_BYTES) return this.#hold(available, HEADER_BYTES);
+    if (available < HEADER_BYTES) return this.#hold(HEADER_BYTES);
     const wanted = this.#readHeader(this.#chunk, start);
-    if (available < wanted) return this.#hold(available, wanted);
+    if (available < wanted) return this.#hold(wanted);
     const size = Math.min(available, HEADER_BYTES + this.length);
     this.#position = start + size;
     return this.#show(this.#chunk, start, start + size);
@@ -204,22 +201,19 @@ export class FrameScanner {
     return true;
   }
 
-  #showHeld(): boolean {
-    if (!this.#fill(HEADER_BYTES)) return false;
-    const wanted = this.#affordable(this.#readHeader(this.#held, 0));
-    if (!this.#fill(wanted)) return false;
-    const held = this.#held;
-    this.#held = NO_BYTES;
-    this.#heldBytes = 0;
-    return this.#show(held, 0, wanted);
+  #showHeld(held: HeldMessage): boolean {
+    if (!this.#fill(held, HEADER_BYTES)) return false;
+    const wanted = this.#affordable(held, this.#readHeader(held.buffer, 0));
+    if (!this.#fill(held, wanted)) return false;
+    this.held = undefined;
+    return this.#show(held.buffer, 0, wanted);
   }
 
   /** @returns how many bytes to wait for before the message is shown: `wanted`, or those held if the budget refuses more */
-  #affordable(wanted: number): number {
-    const held = this.#heldBytes;
-    if (held < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
-    const more = Math.min(wanted - held, this.#chunk.length - this.#position);
-    return more === 0 || this.#budget.mayGrow(more, this.length) ? wanted : held;
+  #affordable({ bytes }: HeldMessage, wanted: number): number {
+    if (bytes < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
+    const more = Math.min(wanted - bytes, this.#chunk.length - this.#position);
+    return more === 0 || this.#budget.mayGrow(more, this.length) ? wanted : bytes;
   }
 
   /** Everything has been shown. An idle connection keeps no chunk in memory. */
@@ -231,22 +225,21 @@ export class FrameScanner {
   }
 
   /** Keeps the end of the chunk for later. @param wanted how many bytes of the message are needed to show it */
-  #hold(available: number, wanted: number): false {
-    if (available > 0) {
-      this.#checkType(this.#chunk[this.#position] ?? 0);
-      this.#fill(wanted);
-    }
+  #hold(wanted: number): false {
+    this.#checkType(this.#chunk[this.#position] ?? 0);
+    this.held = { buffer: NO_BYTES, bytes: 0 };
+    this.#fill(this.held, wanted);
     return false;
   }
 
   /** Moves bytes from the chunk to those held, until they are `wanted` bytes. @returns whether they are */
-  #fill(wanted: number): boolean {
-    const missing = wanted - this.#heldBytes;
+  #fill(held: HeldMessage, wanted: number): boolean {
+    const missing = wanted - held.bytes;
     if (missing <= 0) return true;
     const size = Math.min(missing, this.#chunk.length - this.#position);
-    this.#reserve(this.#heldBytes + size, wanted);
-    this.#chunk.copy(this.#held, this.#heldBytes, this.#position, this.#position + size);
-    this.#heldBytes += size;
+    this.#reserve(held, held.bytes + size, wanted);
+    this.#chunk.copy(held.buffer, held.bytes, this.#position, this.#position + size);
+    held.bytes += size;
     this.#position += size;
     return size === missing;
   }
@@ -255,12 +248,12 @@ export class FrameScanner {
    * Grows by doubling, with the bytes that have arrived: a client could declare a large length to make Postern allocate it.
    * A backend's length is trusted: the memory that {@link HeadBudget} has granted is allocated at once.
    */
-  #reserve(bytes: number, wanted: number): void {
-    if (bytes <= this.#held.length) return;
-    const isTrusted = this.#rules.sender === 'backend' && this.#heldBytes > MIN_HEAD_BYTES;
-    const grown = Buffer.allocUnsafe(isTrusted ? wanted : Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
-    this.#held.copy(grown, 0, 0, this.#heldBytes);
-    this.#held = grown;
+  #reserve(held: HeldMessage, bytes: number, wanted: number): void {
+    if (bytes <= held.buffer.length) return;
+    const isTrusted = this.#rules.sender === 'backend' && held.bytes > MIN_HEAD_BYTES;
+    const grown = Buffer.allocUnsafe(isTrusted ? wanted : Math.max(bytes, Math.min(wanted, 2 * held.buffer.length)));
+    held.buffer.copy(grown, 0, 0, held.bytes);
+    held.buffer = grown;
   }
 
   /** @returns how many bytes, with the header, must have arrived before the message is shown */

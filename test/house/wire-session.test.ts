@@ -9,10 +9,10 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 import { modules, textOf } from './modules.ts';
 
 const SESSIONS = 40;
-const OBJECTS_MAX = 19;
-const CLASSES_MAX = 17;
-const MUTABLE_FIELDS_MAX = 96;
-const FILES_MAX = 33;
+const OBJECTS_MAX = 18;
+const CLASSES_MAX = 16;
+const MUTABLE_FIELDS_MAX = 89;
+const FILES_MAX = 27;
 
 let service: TestService;
 let organization: TestOrganization;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Disposition, Request, type RequestKind } from '../../../src/backend/pending-replies.ts';
 import { ReplyQueue } from '../../../src/backend/reply-queue.ts';
+import { Disposition, Request, type RequestKind } from '../../../src/backend/request-kinds.ts';
 
 const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
 
@@ -74,7 +74,7 @@ describe('a reply queue', () => {
     const { queue, log, answer } = queueWithLog();
     queue.push(Request.bind);
     answer('E');
-    expect(queue.discarding).toBe(true);
+    expect(queue.missingSync).toBe('discarding');
     queue.push(Request.query, Disposition.forward, 'q');
     queue.push(Request.sync);
     expect(queue.length).toBe(1);
@@ -146,13 +146,13 @@ describe('a Sync behind a COPY', () => {
     const { queue, log, answer } = queueWithLog();
     for (const kind of copy) queue.push(kind);
     answer('2G');
-    expect([queue.copyIn, queue.awaitsSync]).toEqual([true, true]);
+    expect([queue.copyIn, queue.missingSync]).toEqual([true, 'ignored']);
     queue.push(Request.copyEnd);
     answer('C');
-    expect([queue.copyIn, queue.length, queue.awaitsSync]).toEqual([false, 0, true]);
+    expect([queue.copyIn, queue.length, queue.missingSync]).toEqual([false, 0, 'ignored']);
     queue.push(Request.sync);
     answer('Z');
-    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+    expect([queue.length, queue.missingSync]).toEqual([0, 'none']);
     expect(log).toEqual(['2', 'G', 'C', 'Z']);
   });
 
@@ -161,25 +161,25 @@ describe('a Sync behind a COPY', () => {
     queue.push(Request.execute);
     answer('G');
     queue.push(Request.sync);
-    expect([queue.length, queue.awaitsSync]).toEqual([1, true]);
+    expect([queue.length, queue.missingSync]).toEqual([1, 'ignored']);
   });
 
   it('is awaited when the data was wrong', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of copy) queue.push(kind);
     answer('2GE');
-    expect([queue.length, queue.discarding, queue.awaitsSync]).toEqual([0, true, true]);
+    expect([queue.length, queue.missingSync]).toEqual([0, 'discarding']);
     queue.push(Request.copyEnd);
     queue.push(Request.sync);
     answer('Z');
-    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+    expect([queue.length, queue.missingSync]).toEqual([0, 'none']);
   });
 
   it('is not missed when another is on its way already', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of [...copy, Request.copyEnd, Request.sync]) queue.push(kind);
     answer('2GC');
-    expect([queue.length, queue.awaitsSync]).toEqual([1, false]);
+    expect([queue.length, queue.missingSync]).toEqual([1, 'none']);
     answer('Z');
     expect(queue.length).toBe(0);
   });
@@ -191,7 +191,7 @@ describe('a Sync behind a COPY', () => {
     queue.push(Request.sync);
     queue.push(Request.copyEnd);
     answer('CZ');
-    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+    expect([queue.length, queue.missingSync]).toEqual([0, 'none']);
   });
 
   it('is ignored by the second COPY of a query as by the first', () => {
@@ -236,12 +236,12 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
 
   it("is distinguished from the answer to Postern's next request, which follows it", () => {
     const { queue, log, answer } = fail();
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, true]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'ambiguous']);
     queue.push(Request.query, Disposition.skip);
     answer('Z');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([1, true]);
+    expect([queue.length, queue.syncInCopy]).toEqual([1, 'ambiguous']);
     answer('TDCZ');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'none']);
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
@@ -251,7 +251,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     answer('2GEZZ');
     expect(queue.length).toBe(1);
     answer('TDCZ');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'none']);
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', 'T', 'D', 'C', 'Z']);
   });
 
@@ -262,12 +262,12 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     queue.push(Request.sync);
     queue.push(Request.copyEnd);
     answer('EZ');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, true]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'ambiguous']);
     queue.push(Request.query);
     answer('Z');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([1, true]);
+    expect([queue.length, queue.syncInCopy]).toEqual([1, 'ambiguous']);
     answer('CZ');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'none']);
     expect(log).toEqual(['G', 'E', 'Z', 'Z', 'C', 'Z']);
   });
 
@@ -275,7 +275,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     const { queue, log, answer } = fail();
     queue.push(Request.query, Disposition.skip);
     answer('TDCZ');
-    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
+    expect([queue.length, queue.syncInCopy]).toEqual([0, 'none']);
     expect(log).toEqual(['2', 'G', 'E', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
@@ -283,9 +283,9 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     const { queue, answer } = queueWithLog();
     for (const kind of [Request.execute, Request.sync]) queue.push(kind);
     answer('GE');
-    expect([queue.discarding, queue.awaitsSync]).toEqual([true, true]);
+    expect(queue.missingSync).toBe('discarding');
     answer('Z');
-    expect([queue.discarding, queue.awaitsSync]).toEqual([false, false]);
+    expect(queue.missingSync).toBe('none');
   });
 });
 
@@ -300,18 +300,18 @@ describe('a Sync amid the data of a COPY that fails', () => {
   };
 
   it('leaves it unclear what is answered, where other requests are behind it', () => {
-    expect(failing(Request.query).isUnclear).toBe(true);
-    expect(failing(Request.copyEnd, Request.parse, Request.sync).isUnclear).toBe(true);
+    expect(failing(Request.query).missingSync).toBe('unclear');
+    expect(failing(Request.copyEnd, Request.parse, Request.sync).missingSync).toBe('unclear');
     const queue = failing(Request.copyEnd);
-    expect(queue.isUnclear).toBe(false);
+    expect(queue.missingSync).not.toBe('unclear');
     queue.push(Request.query);
-    expect([queue.isUnclear, queue.awaitsSync]).toEqual([true, true]);
+    expect(queue.missingSync).toBe('unclear');
   });
 
   it('leaves nothing unclear, where only the end of the data is, and a Sync that counts', () => {
     const queue = failing(Request.copyEnd, Request.sync, Request.query);
     queue.push(Request.query);
-    expect(queue.isUnclear).toBe(false);
+    expect(queue.missingSync).not.toBe('unclear');
   });
 });
 

@@ -70,6 +70,11 @@ const WHOLE = [
   { type: 'X', length: 0, body: '' },
 ];
 
+/** Whether a message has begun and not ended. */
+function isAmid(scanner: FrameScanner): boolean {
+  return !scanner.last || scanner.held !== undefined;
+}
+
 describe('FrameScanner', () => {
   test('shows each message of a chunk in place', () => {
     const scanner = new FrameScanner(frontendFrames());
@@ -84,7 +89,7 @@ describe('FrameScanner', () => {
       ['Q', 60, 366, true],
       ['X', 366, 371, true],
     ]);
-    expect(scanner.midMessage).toBe(false);
+    expect(isAmid(scanner)).toBe(false);
   });
 
   const heads = [{}, { P: 4, B: 8, Q: 100 }, { P: 1_000, B: 1_000, E: 1_000, Q: 1_000 }];
@@ -93,7 +98,7 @@ describe('FrameScanner', () => {
       const { messages, bytes, scanner } = scan(frontendFrames(head), splitAt(CONVERSATION, offset));
       expect(messages).toEqual(WHOLE);
       expect(bytes.equals(CONVERSATION)).toBe(true);
-      expect(scanner.midMessage).toBe(false);
+      expect(isAmid(scanner)).toBe(false);
     }
   });
 
@@ -137,7 +142,7 @@ describe('FrameScanner', () => {
     const states = [...Buffer.from('Q\0\0\0\x07ab\0', 'latin1')].map((byte) => {
       scanner.push(Buffer.of(byte));
       while (scanner.next());
-      return scanner.midMessage;
+      return isAmid(scanner);
     });
     expect(states).toEqual([true, true, true, true, true, true, true, false]);
   });
@@ -170,11 +175,11 @@ describe('FrameScanner', () => {
     for (const bytes of [0, 20_000, 30_000, 50_000, 334_464]) {
       scanner.push(Buffer.alloc(bytes));
       while (scanner.next()) seen.push(`${scanner.first ? 'first' : 'more'} ${scanner.end - scanner.start}${scanner.last ? ' last' : ''}`);
-      if (seen.length === 0) expect(scanner.heldBytes).toBe(5 + MIN_HEAD_BYTES + asked.reduce((sum, more) => sum + more, 0));
+      if (seen.length === 0) expect(scanner.held?.bytes).toBe(5 + MIN_HEAD_BYTES + asked.reduce((sum, more) => sum + more, 0));
     }
     expect(asked).toEqual([20_000, 30_000, 50_000]);
     expect(seen).toEqual(['first 115541', 'more 50000', 'more 334464 last']);
-    expect(scanner.heldBytes).toBe(0);
+    expect(scanner.held).toBeUndefined();
   });
 
   test('does not allocate what a length merely claims', () => {
@@ -218,7 +223,7 @@ describe('a fragment that is widened', () => {
     scanner.widen();
     expect(shown()).toEqual([0, 28, 4, true, false]);
     expect(scanner.next()).toBe(false);
-    expect(scanner.midMessage).toBe(true);
+    expect(isAmid(scanner)).toBe(true);
     scanner.push(stream.subarray(28));
     scanner.next();
     expect(shown()).toEqual([0, 2, 4, false, true]);
@@ -319,7 +324,7 @@ test('a message that is taken out with all behind it is found again when that is
     expect([scanner.next(), scanner.first]).toEqual([true, true]);
     const taken = scanner.takeMessage();
     expect(taken).toEqual(CONVERSATION.subarray(0, cut));
-    expect([scanner.midMessage, scanner.last, scanner.heldBytes]).toEqual([false, true, 0]);
+    expect([isAmid(scanner), scanner.last, scanner.held]).toEqual([false, true, undefined]);
     const again = scan(rules, [taken, CONVERSATION.subarray(cut)]);
     expect(again.bytes).toEqual(CONVERSATION);
     expect(again.messages.map(({ type }) => type).join('')).toBe('PBESQX');
