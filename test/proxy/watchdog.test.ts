@@ -14,7 +14,7 @@ const LIMITS = { statementTimeoutMs: 10_000, idleInTransactionTimeoutMs: 20_000 
 function watched(state: Partial<WatchedSession>): readonly string[] {
   const did: string[] = [];
   const now = performance.now();
-  const session: WatchedSession = {
+  const atRest: WatchedSession = {
     index: -1,
     unsent: 0,
     taken: 0,
@@ -25,8 +25,9 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     stop: () => did.push('stop'),
     end: ({ kind }) => did.push(`end ${kind}`),
     terminate: ({ kind }) => did.push(`terminate ${kind}`),
-    ...state,
   };
+  // Getters remain what they are.
+  const session = Object.defineProperties(atRest, Object.getOwnPropertyDescriptors(state));
   const watchdog = new Watchdog(LIMITS);
   watchdog.watch(session);
   onTestFinished(() => watchdog.forget(session));
@@ -49,6 +50,46 @@ describe('a session that', () => {
     const did = watched(state);
     await vi.advanceTimersByTimeAsync(ms);
     expect(did[0]).toBe(outcome);
+  });
+
+  it('takes some of a long answer every now and then may take as long as it needs', async () => {
+    const start = performance.now();
+    const did = watched({
+      unsent: 1_000,
+      get taken() {
+        return Math.floor((performance.now() - start) / 50_000);
+      },
+    });
+    await vi.advanceTimersByTimeAsync(600_000);
+    expect(did).toEqual([]);
+  });
+
+  it('takes nothing more of an answer is left alone until a minute after it took the last', async () => {
+    const start = performance.now();
+    const did = watched({
+      unsent: 1_000,
+      get taken() {
+        return Math.min(performance.now() - start, 50_000);
+      },
+    });
+    await vi.advanceTimersByTimeAsync(109_000);
+    expect(did).toEqual([]);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(did[0]).toBe('abandon');
+  });
+
+  it('has closed its side may go on taking its answer', async () => {
+    const start = performance.now();
+    const did = watched({
+      activity: 'active',
+      halfClosed: true,
+      unsent: 1_000,
+      get taken() {
+        return Math.floor((performance.now() - start) / 900);
+      },
+    });
+    await vi.advanceTimersByTimeAsync(9_500);
+    expect(did).toEqual([]);
   });
 
   it('obeys no cancel request loses its backend', async () => {
