@@ -1,8 +1,8 @@
 import pg from 'pg';
 import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
 import type { Placement } from '../catalog/organizations/organization.ts';
-import { defaultPrivilegesOf } from '../router/placement/own-database/change-owner.ts';
 import { MAKE_PUBLIC } from '../router/placement/own-database/database-provisioner.ts';
+import { defaultPrivilegesOf } from '../router/placement/own-database/default-privileges.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { applySettings, readSettings } from '../router/placement/roles/role-settings.ts';
 import { roleExists } from '../router/placement/roles/roles.ts';

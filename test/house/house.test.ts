@@ -71,7 +71,7 @@ const SIZE_LIMITS: ReadonlySet<string> = new Set([
   'src/catalog/audit/entries/statement-record.ts #kept',
   'src/sql/parameters/json-writer.ts #characters',
   'src/sql/result/buffered-result.ts #bytes',
-  'src/sql/session/notices.ts #characters',
+  'src/sql/session/warnings.ts #characters',
 ]);
 
 it('bytes that are limited together count in a memory budget', () => {

@@ -8,8 +8,8 @@ import { SignInScreen } from '../screens/sign-in/sign-in-screen.tsx';
 import { isSignedIn, resume } from '../session/session.ts';
 import { Palette } from './command-palette.tsx';
 import { Frame } from './frame.tsx';
+import { loadScreensStyle } from './load-screens-style.ts';
 import { goTo, route } from './route.ts';
-import { loadScreensStyle } from './screens-style.ts';
 import { Toasts } from './toasts.tsx';
 import { UnlockDialog } from './unlock-dialog.tsx';
 

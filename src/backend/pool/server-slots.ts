@@ -1,14 +1,14 @@
 import { ServiceError } from '../../errors.ts';
 import type { BackendConnection } from '../connection.ts';
 import type { BackendPermits } from './backend-permits.ts';
-import { Endings } from './endings.ts';
+import { EndingBackends } from './ending-backends.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 
 /** Opens sessions when there is a slot for them: by the limit that several processes share, and by that of the server. */
 export class ServerSlots {
   readonly #permits: BackendPermits | undefined;
   readonly #closing: AbortSignal;
-  readonly #endings = new Endings();
+  readonly #ending = new EndingBackends();
 
   /** @param permits undefined: the limits are this process's alone */
   constructor(permits: BackendPermits | undefined, closing: AbortSignal) {
@@ -38,7 +38,7 @@ export class ServerSlots {
         return await waiter.open(this.#closing);
       } catch (error) {
         const isFull = error instanceof ServiceError && error.kind === 'too_many_connections';
-        const ended = isFull && own.waiters > 0 ? this.#endings.next() : undefined;
+        const ended = isFull && own.waiters > 0 ? this.#ending.next() : undefined;
         if (ended === undefined) throw error;
         await ended;
       }
@@ -47,7 +47,7 @@ export class ServerSlots {
 
   /** The session has been closed; its process may still be ending. */
   ending(backend: BackendConnection): void {
-    this.#endings.add(backend);
+    this.#ending.add(backend);
   }
 
   /** The organization has one session less. */

@@ -8,9 +8,9 @@ import type { LexerOptions } from '../../syntax/scanner.ts';
 import { eachStatement, type SqlStatement } from '../../syntax/split-statements.ts';
 import type { FailurePlace } from '../execution/statement-failure.ts';
 import { failureAt } from '../execution/transactions/in-transaction.ts';
-import { charactersOf, type Warning } from '../session/notices.ts';
 import type { Completion } from '../session/pipeline-request.ts';
 import type { SqlSession } from '../session/session.ts';
+import { charactersOf, type Warning } from '../session/warnings.ts';
 
 /** A notice, or a warning of a statement that destroys data, with its position in the text. */
 export interface MigrationScriptWarning extends Warning {

@@ -1,9 +1,9 @@
 import { ServiceError } from '../../errors.ts';
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { Warning } from '../session/notices.ts';
 import type { Replies } from '../session/pipeline-request.ts';
 import type { SqlSession } from '../session/session.ts';
+import type { Warning } from '../session/warnings.ts';
 import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import { ResultShape, ResultWriter, typedFields } from './result-writer.ts';

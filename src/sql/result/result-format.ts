@@ -1,7 +1,7 @@
 import type { JsonBuffer } from '../json/buffer.ts';
 import { arrayRows, type Field, objectRows, type RowEncoder } from '../json/row.ts';
 import type { Parts } from '../json/scalars.ts';
-import type { Warning } from '../session/notices.ts';
+import type { Warning } from '../session/warnings.ts';
 import type { PostgresType } from './builtin-types.ts';
 
 export type RowMode = 'object' | 'array';

@@ -2,7 +2,7 @@ import type { CommandTag, FieldDescription } from '../../protocol/backend.ts';
 import { JsonBuffer } from '../json/buffer.ts';
 import { type Field, type RowEncoder, repeatedNames } from '../json/row.ts';
 import type { Parts } from '../json/scalars.ts';
-import { repeatedColumn, type Warning } from '../session/notices.ts';
+import { repeatedColumn, type Warning } from '../session/warnings.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import type { TypeCatalog } from './type-catalog.ts';
 

@@ -1,8 +1,8 @@
 import { ServiceError } from '../../errors.ts';
 import type { CommandTag, TransactionStatus } from '../../protocol/backend.ts';
 import { withCompletion } from '../execution/statement-failure.ts';
-import type { Warning } from './notices.ts';
 import type { Replies, Settle, Until } from './pipeline-request.ts';
+import type { Warning } from './warnings.ts';
 
 /** A request whose replies have not all come, and what is known of its outcome. */
 export class PendingRequest {

@@ -1,6 +1,6 @@
 import type { ServiceError } from '../../errors.ts';
 import type { CommandTag, FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
-import type { Warning } from './notices.ts';
+import type { Warning } from './warnings.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
 export interface Replies {

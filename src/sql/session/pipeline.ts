@@ -8,11 +8,11 @@ import { SYNC } from '../../protocol/frontend-encoder.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../../protocol/reply-reader.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
-import { Notices, type Warning } from './notices.ts';
 import { PendingRequest } from './pending-request.ts';
 import { PipelineOutput } from './pipeline-output.ts';
 import type { PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
 import { ReceiveBudget, type ResultMemory } from './receive-budget.ts';
+import { Notices, type Warning } from './warnings.ts';
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
 const NO_WARNINGS: readonly Warning[] = [];

@@ -4,8 +4,8 @@ import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { Warning } from './notices.ts';
 import type { Completion } from './pipeline-request.ts';
+import type { Warning } from './warnings.ts';
 
 export interface Rewritten {
   readonly sql: string;

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { readerOf } from '../roles/reader-role.ts';
+import { DEFAULT_PRIVILEGES, type DefaultPrivilege, defaultPrivilege, roleName, undone } from './default-privileges.ts';
 
 /** The roles that own or read a database, before and after it is given to another organization. */
 export interface OwnerChange {
@@ -14,44 +15,6 @@ export interface OwnerChange {
 export class ForeignObjectError extends Error {
   override readonly name = 'ForeignObjectError';
 }
-
-const OBJECTS = {
-  r: 'TABLES',
-  S: 'SEQUENCES',
-  f: 'FUNCTIONS',
-  T: 'TYPES',
-  n: 'SCHEMAS',
-  L: 'LARGE OBJECTS',
-} as const;
-
-interface DefaultPrivilege {
-  readonly kind: keyof typeof OBJECTS;
-  readonly schema: string | null;
-  /** Whether it is granted beyond the server's defaults, or one of these is taken away. */
-  readonly isGranted: boolean;
-  /** null: PUBLIC. */
-  readonly grantee: string | null;
-  readonly privilege: string;
-  readonly grantable: boolean;
-}
-
-/** How the default privileges of a role differ from the server's defaults. */
-const DEFAULT_PRIVILEGES = `
-  SELECT d.defaclobjtype AS kind, n.nspname AS schema, difference.is_granted AS "isGranted",
-    CASE WHEN difference.grantee <> 0 THEN pg_catalog.pg_get_userbyid(difference.grantee) END AS grantee,
-    difference.privilege_type AS privilege, difference.is_grantable AS grantable
-  FROM pg_catalog.pg_default_acl d LEFT JOIN pg_catalog.pg_namespace n ON n.oid = d.defaclnamespace,
-    LATERAL (SELECT CASE WHEN d.defaclnamespace = 0 THEN pg_catalog.acldefault(
-      CASE d.defaclobjtype WHEN 'S' THEN 's' ELSE d.defaclobjtype END, d.defaclrole) END AS acl) AS usual,
-    LATERAL (
-      (SELECT true AS is_granted, a.grantee, a.privilege_type, a.is_grantable FROM pg_catalog.aclexplode(d.defaclacl) a
-       EXCEPT SELECT true, u.grantee, u.privilege_type, u.is_grantable FROM pg_catalog.aclexplode(usual.acl) u)
-      UNION ALL
-      (SELECT false, u.grantee, u.privilege_type, u.is_grantable FROM pg_catalog.aclexplode(usual.acl) u
-       EXCEPT SELECT false, a.grantee, a.privilege_type, a.is_grantable FROM pg_catalog.aclexplode(d.defaclacl) a)
-    ) AS difference
-  WHERE d.defaclrole = pg_catalog.to_regrole($1)
-  ORDER BY difference.is_granted`;
 
 /** What a role has been granted by the owner, as the rest of a GRANT: privilege and object. */
 const GRANTED = `
@@ -147,37 +110,10 @@ export async function changeOwner(session: pg.Client, { from, to, hasReaders, se
   await session.query('COMMIT');
 }
 
-/**
- * Statements that give a role in another database the default privileges that it has in this one, except those of single schemas.
- * @param session in the database, with an empty search path
- */
-export async function defaultPrivilegesOf(session: pg.Client, role: string): Promise<string[]> {
-  const { rows } = await session.query<DefaultPrivilege>(DEFAULT_PRIVILEGES, [role]);
-  const general = rows.filter(({ schema }) => schema === null);
-  return general.map((privilege) => defaultPrivilege(role, privilege, roleName(privilege.grantee)));
-}
-
 async function changeReader(session: pg.Client, from: string, to: string, owner: string): Promise<void> {
   const { rows } = await session.query<{ what: string; grantable: boolean }>(GRANTED, [from, owner]);
   for (const { what, grantable } of rows) {
     await session.query(`GRANT ${what} TO ${pg.escapeIdentifier(to)}${grantable ? ' WITH GRANT OPTION' : ''}`);
     await session.query(`REVOKE ${what} FROM ${pg.escapeIdentifier(from)} CASCADE`);
   }
-}
-
-/** @param role null: PUBLIC */
-function roleName(role: string | null): string {
-  return role === null ? 'PUBLIC' : pg.escapeIdentifier(role);
-}
-
-function undone(privilege: DefaultPrivilege): DefaultPrivilege {
-  return { ...privilege, isGranted: !privilege.isGranted };
-}
-
-function defaultPrivilege(role: string, { kind, schema, isGranted, privilege, grantable }: DefaultPrivilege, grantee: string): string {
-  const place = schema === null ? '' : ` IN SCHEMA ${pg.escapeIdentifier(schema)}`;
-  const change = isGranted
-    ? `GRANT ${privilege} ON ${OBJECTS[kind]} TO ${grantee}${grantable ? ' WITH GRANT OPTION' : ''}`
-    : `REVOKE ${privilege} ON ${OBJECTS[kind]} FROM ${grantee}`;
-  return `ALTER DEFAULT PRIVILEGES FOR ROLE ${pg.escapeIdentifier(role)}${place} ${change}`;
 }

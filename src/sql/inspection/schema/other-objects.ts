@@ -1,6 +1,6 @@
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { posternObjects } from '../../postern-tables.ts';
-import { catalogOid, comment, isExtensions, isListed, isPosterns, jsonObject, spellingOf, word } from './catalog-sql.ts';
+import { catalogOid, comment, isExtensions, isListed, isPosterns, jsonObject, spellingOf, word } from './pg-catalog-expressions.ts';
 
 /**
  * The schemas that are shown, each as a row of oid and JSON document. Its only parameters: $1 the schema that clients know as `public`,

@@ -5,12 +5,12 @@ import type { Lease } from '../../../router/leases/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { keepResults, RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import { extendedQuery } from '../../session/extended-query-messages.ts';
-import type { Warning } from '../../session/notices.ts';
 import type { SessionOptions, SqlSession } from '../../session/session.ts';
+import type { Warning } from '../../session/warnings.ts';
 import { inspect } from '../inspect.ts';
-import { parametersOf } from './catalog-sql.ts';
 import { LimitedJsonDocument } from './limited-json-document.ts';
 import { extensionsSql, functionOidsSql, functionsSql, schemasSql, sequencesSql, typesSql } from './other-objects.ts';
+import { parametersOf } from './pg-catalog-expressions.ts';
 import { tableOidsSql, tablesSql } from './tables.ts';
 
 export interface SchemaRequest extends SessionOptions {

@@ -10,7 +10,7 @@ import {
   type Spelling,
   spellingOf,
   word,
-} from './catalog-sql.ts';
+} from './pg-catalog-expressions.ts';
 
 const KINDS = { r: 'table', p: 'partitioned table', v: 'view', m: 'materialized view', f: 'foreign table' };
 const COMMANDS = { r: 'select', a: 'insert', w: 'update', d: 'delete', '*': 'all' };
