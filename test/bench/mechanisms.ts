@@ -55,7 +55,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     about: 'writing large results in pieces of 64 kB',
     replacement: {
       module: 'proxy/relay/write-buffer.js',
-      text: 'if (goesOn && this.#streamed >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {',
+      text: 'if (goesOn && this.#streamed.bytes >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {',
       by: 'if (false) {',
     },
   },
@@ -78,8 +78,8 @@ export const MECHANISMS: readonly Mechanism[] = [
     about: 'preferring the backend that the session had last',
     replacement: {
       module: 'proxy/checkout/backend-link.js',
-      text: 'this.#session.services.tryLease(this.#preferred)',
-      by: 'this.#session.services.tryLease(undefined)',
+      text: 'this.#tryLease(this.#preferred)',
+      by: 'this.#tryLease(undefined)',
     },
   },
   {
