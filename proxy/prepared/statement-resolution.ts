@@ -3,7 +3,7 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { isSameShape } from '../../src/protocol/statement-shape.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { NamedStatement } from './client-statements.ts';
-import { renewStatement, serverStatementFor } from './parse-forwarding.ts';
+import { renewStatement, serverStatementFor } from './server-statement-choice.ts';
 import { ensurePrepared } from './server-statements.ts';
 
 /**

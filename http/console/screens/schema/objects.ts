@@ -38,10 +38,6 @@ export function objectsOf({ tables, sequences, types, functions, extensions }: S
   ];
 }
 
-export function tableAt(schema: Schema, schemaName: string, name: string): SchemaTable | undefined {
-  return schema.tables.find((table) => table.schema === schemaName && table.name === name);
-}
-
 /** Tables whose foreign keys refer to this one, with those keys; itself among them. */
 export function referencesTo(schema: Schema, { schema: schemaName, name }: SchemaTable) {
   return schema.tables.flatMap((table) =>
