@@ -1,9 +1,9 @@
 import type { CountLimit } from '../runtime/count-limit.ts';
-import { tellSupervisor } from './channel.ts';
 import type { ToSupervisor } from './messages.ts';
+import { tellSupervisor } from './tell-supervisor.ts';
 
 export interface LentLimitOptions {
-  /** The supervisor's ledger. */
+  /** The supervisor's allocator. */
   readonly limit: string;
   /** The most of each key, in all workers together. */
   readonly max: number;
@@ -27,13 +27,13 @@ interface Waiting extends Question {
 
 /** What the worker has of a key. */
 interface Holding {
-  /** What the ledger has lent. */
+  /** What the allocator has lent. */
   held: number;
   /** How much of it is taken. */
   used: number;
-  /** Those that wait until the ledger lends more, in their order. */
+  /** Those that wait until the allocator lends more, in their order. */
   waiting: Waiting[];
-  /** What the ledger has been asked and has not answered. */
+  /** What the allocator has been asked and has not answered. */
   asking: Question | undefined;
   /** Nothing was left then. */
   refusedAt: number;
@@ -49,7 +49,7 @@ const PAUSE_MS = 100;
 const SWEEP_EVERY_MS = 1_000;
 
 /**
- * A limit that is that of all workers together. The ledger lends it in blocks, and further ones before they are needed, so that mostly
+ * A limit that is that of all workers together. The allocator lends it in blocks, and further ones before they are needed, so that mostly
  * nobody waits for its answer. What is not used goes back: in blocks at once, all of it after a while, or when another worker needs it.
  */
 export class LentLimit implements CountLimit {
@@ -102,7 +102,7 @@ export class LentLimit implements CountLimit {
     if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
   }
 
-  /** The ledger has lent so many; 0: there is nothing left. */
+  /** The allocator has lent so many; 0: there is nothing left. */
   granted(key: string, count: number): void {
     const holding = this.#of(key);
     const { asking } = holding;

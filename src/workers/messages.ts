@@ -1,9 +1,9 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
 import type { BackingPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
-import type { LedgerLimits } from './ledger.ts';
+import type { AllocatedLimits } from './limit-allocator.ts';
 
-/** The limits of clients, connections and requests that the supervisor lends. Its other ledgers are of backend sessions. */
+/** The limits of clients, connections and requests that the supervisor lends. Its other allocators are of backend sessions. */
 export type LentLimits =
   | 'clients'
   | 'clients of an organization'
@@ -11,7 +11,7 @@ export type LentLimits =
   | 'HTTP connections'
   | 'requests of an organization';
 
-/** The ledger of the backend sessions on a cluster. */
+/** The allocator of the backend sessions on a cluster. */
 export function backendsOf(cluster: string): string {
   return `backends of ${cluster}`;
 }
@@ -53,7 +53,7 @@ export type ToSupervisor =
   | { readonly kind: 'loaded' }
   | { readonly kind: 'started' }
   /** How many backend sessions the workers may have on a cluster. */
-  | ({ readonly kind: 'limits'; readonly limit: string } & LedgerLimits)
+  | ({ readonly kind: 'limits'; readonly limit: string } & AllocatedLimits)
   /** It needs one more, and takes so many at once. */
   | {
       readonly kind: 'acquire';

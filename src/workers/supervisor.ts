@@ -7,7 +7,7 @@ import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
 import { returnConnections } from './connection-handover.ts';
-import { Ledger, type LedgerOptions } from './ledger.ts';
+import { type AllocatorOptions, LimitAllocator } from './limit-allocator.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
 
@@ -80,7 +80,7 @@ class Supervisor {
   readonly #observe: Observe;
   readonly #places: readonly Place[];
   /** By what they are of. */
-  readonly #ledgers: Map<string, Ledger>;
+  readonly #allocators: Map<string, LimitAllocator>;
   readonly #metrics = new Questions<OwnMetrics>();
   readonly #stopping = new AbortController();
   #isReplacing = false;
@@ -99,7 +99,7 @@ class Supervisor {
       startedAt: 0,
       pauseMs: FIRST_PAUSE_MS,
     }));
-    this.#ledgers = new Map<string, Ledger>(lentLimits(config));
+    this.#allocators = new Map<string, LimitAllocator>(lentLimits(config));
     cluster.setupPrimary({ serialization: 'advanced' });
     // Round robin, also where the system would choose otherwise: it spreads connections evenly.
     cluster.schedulingPolicy = cluster.SCHED_RR;
@@ -172,7 +172,7 @@ class Supervisor {
     const message: ToWorker = { kind: 'start', number: place.number, config: this.#config, postgres: this.#postgres, greets };
     process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
     process.once('exit', () => {
-      for (const ledger of this.#ledgers.values()) ledger.forget(process.id);
+      for (const allocator of this.#allocators.values()) allocator.forget(process.id);
     });
     const timer = setTimeout(() => process.process.kill('SIGKILL'), START_TIMEOUT_MS);
     await new Promise<void>((resolve, reject) => {
@@ -208,30 +208,30 @@ class Supervisor {
     }
   }
 
-  #ledgerOf({ limit }: { readonly limit: string }): Ledger {
-    const known = this.#ledgers.get(limit);
+  #allocatorOf({ limit }: { readonly limit: string }): LimitAllocator {
+    const known = this.#allocators.get(limit);
     if (known !== undefined) return known;
-    const ledger = openLedger(limit);
-    this.#ledgers.set(limit, ledger);
-    return ledger;
+    const allocator = openAllocator(limit);
+    this.#allocators.set(limit, allocator);
+    return allocator;
   }
 
   #heard(process: Worker, message: ToSupervisor): void {
     switch (message.kind) {
       case 'limits':
-        this.#ledgerOf(message).limit(message);
+        this.#allocatorOf(message).limit(message);
         break;
       case 'acquire':
-        this.#ledgerOf(message).acquire(process.id, message.organizationId, message.count, message.mayEvict);
+        this.#allocatorOf(message).acquire(process.id, message.organizationId, message.count, message.mayEvict);
         break;
       case 'withdraw':
-        this.#ledgerOf(message).withdraw(process.id, message.organizationId);
+        this.#allocatorOf(message).withdraw(process.id, message.organizationId);
         break;
       case 'release':
-        this.#ledgerOf(message).release(process.id, message.organizationId, message.count);
+        this.#allocatorOf(message).release(process.id, message.organizationId, message.count);
         break;
       case 'kept':
-        this.#ledgerOf(message).kept(message.request);
+        this.#allocatorOf(message).kept(message.request);
         break;
       case 'metrics':
         void this.#collect(process, message.request);
@@ -256,11 +256,11 @@ class Supervisor {
 }
 
 /** The limits that are lent in blocks, to those who are let in or refused. */
-function lentLimits(config: Config): (readonly [LentLimits, Ledger])[] {
+function lentLimits(config: Config): (readonly [LentLimits, LimitAllocator])[] {
   const lent = (limit: LentLimits, max: number, maxPerTenant: number) => {
-    const ledger = openLedger(limit, { isPatient: false });
-    ledger.limit({ max, maxPerTenant, reserved: 0 });
-    return [limit, ledger] as const;
+    const allocator = openAllocator(limit, { isPatient: false });
+    allocator.limit({ max, maxPerTenant, reserved: 0 });
+    return [limit, allocator] as const;
   };
   return [
     lent('clients', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
@@ -271,9 +271,9 @@ function lentLimits(config: Config): (readonly [LentLimits, Ledger])[] {
   ];
 }
 
-/** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
-function openLedger(limit: string, options?: LedgerOptions): Ledger {
-  return new Ledger(
+/** Node numbers worker processes from 1 on; the allocator goes by these numbers. */
+function openAllocator(limit: string, options?: AllocatorOptions): LimitAllocator {
+  return new LimitAllocator(
     {
       granted: (id, organizationId, count) => tell(id, { kind: 'granted', limit, organizationId, count }),
       reclaim: (id, request, organizationId, mayEvict) => tell(id, { kind: 'reclaim', limit, request, organizationId, mayEvict }),

@@ -1,6 +1,6 @@
 import type { BackendPermits } from '../backend/pool/backend-permits.ts';
-import { tellSupervisor } from './channel.ts';
 import { backendsOf } from './messages.ts';
+import { tellSupervisor } from './tell-supervisor.ts';
 
 interface Waiting {
   readonly isWanted: () => boolean;

@@ -2,11 +2,11 @@ import { reservedOf } from '../backend/pool/pool-fairness.ts';
 import type { Config } from '../config.ts';
 import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
-import { tellSupervisor } from './channel.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
 import type { SharedParts } from './shared-parts.ts';
+import { tellSupervisor } from './tell-supervisor.ts';
 import { WorkerPermits } from './worker-permits.ts';
 
 type Start = Extract<ToWorker, { kind: 'start' }>;
@@ -29,7 +29,7 @@ export function runWorker(greet: Greet): void {
 
 class Worker {
   readonly #greet: Greet;
-  /** By the names of their ledgers. */
+  /** By the names of their allocators. */
   readonly #permits = new Map<string, WorkerPermits>();
   readonly #lent = new Map<string, LentLimit>();
   readonly #metrics = new Questions<string>();

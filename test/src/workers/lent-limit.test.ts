@@ -40,7 +40,7 @@ describe('a limit that is lent', () => {
     expect(await letIn(workers.of(2), 12, 'other')).toBe(5);
   });
 
-  it('is lent in blocks: few who come wait for the ledger', async () => {
+  it('is lent in blocks: few who come wait for the allocator', async () => {
     const workers = new Workers(10_000, 2);
     let waited = 0;
     for (let n = 0; n < 1_000; n += 1) {

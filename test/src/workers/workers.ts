@@ -1,11 +1,11 @@
 import { expect } from 'vitest';
-import { Ledger } from '../../../src/workers/ledger.ts';
 import { LentLimit } from '../../../src/workers/lent-limit.ts';
+import { LimitAllocator } from '../../../src/workers/limit-allocator.ts';
 import type { ToSupervisor } from '../../../src/workers/messages.ts';
 
-/** Workers that share a limit, with a ledger that hears and answers in later turns, in order. */
+/** Workers that share a limit, with an allocator that hears and answers in later turns, in order. */
 export class Workers {
-  readonly ledger: Ledger;
+  readonly allocator: LimitAllocator;
   readonly limits = new Map<number, LentLimit>();
   /** Workers that do not answer. */
   readonly hanging = new Set<number>();
@@ -16,19 +16,19 @@ export class Workers {
   constructor(max: number, count: number) {
     this.#max = max;
     this.#count = count;
-    this.ledger = new Ledger(
+    this.allocator = new LimitAllocator(
       {
         granted: (worker, key, granted) => this.#later(worker, (limit) => limit.granted(key, granted)),
         reclaim: (worker, request, key = '', mayEvict) =>
           this.#later(worker, (limit) => {
-            if (!limit.giveUp(key, mayEvict)) this.#tell(worker, () => this.ledger.kept(request));
+            if (!limit.giveUp(key, mayEvict)) this.#tell(worker, () => this.allocator.kept(request));
           }),
         owe: () => expect.fail('nothing that is used is ever due'),
         settled: () => {},
       },
       { isPatient: false },
     );
-    this.ledger.limit({ max: Number.POSITIVE_INFINITY, maxPerTenant: max, reserved: 0 });
+    this.allocator.limit({ max: Number.POSITIVE_INFINITY, maxPerTenant: max, reserved: 0 });
     for (let worker = 1; worker <= count; worker += 1) this.start(worker);
   }
 
@@ -37,8 +37,8 @@ export class Workers {
     const tell = (message: ToSupervisor) => {
       if (this.limits.get(worker) !== limit) return;
       this.#tell(worker, () => {
-        if (message.kind === 'acquire') this.ledger.acquire(worker, message.organizationId, message.count, message.mayEvict);
-        if (message.kind === 'release') this.ledger.release(worker, message.organizationId, message.count);
+        if (message.kind === 'acquire') this.allocator.acquire(worker, message.organizationId, message.count, message.mayEvict);
+        if (message.kind === 'release') this.allocator.release(worker, message.organizationId, message.count);
       });
     };
     const limit = new LentLimit({ limit: 'clients', max: this.#max, workers: this.#count, tell, ...(evict && { evict }) });
@@ -48,7 +48,7 @@ export class Workers {
 
   kill(worker: number): void {
     this.limits.delete(worker);
-    this.ledger.forget(worker);
+    this.allocator.forget(worker);
   }
 
   of(worker: number): LentLimit {

@@ -1,7 +1,7 @@
-import { WorkerCounts } from './worker-counts.ts';
+import { Allocations } from './allocations.ts';
 
-/** The limit that a ledger divides. */
-export interface LedgerLimits {
+/** The limit that an allocator divides. */
+export interface AllocatedLimits {
   /** Of all organizations together. */
   readonly max: number;
   readonly maxPerTenant: number;
@@ -9,12 +9,12 @@ export interface LedgerLimits {
   readonly reserved: number;
 }
 
-/** What the ledger asks of workers, by their numbers. */
-export interface LedgerEvents {
+/** What the allocator asks of workers, by their numbers. */
+export interface AllocatorEvents {
   /** The worker may have so many more of the organization; 0: the limit is reached, and others use what they have. */
   granted(worker: number, organizationId: string, count: number): void;
   /**
-   * The worker gives up what is unused, of this organization or any, or calls {@link Ledger.kept}.
+   * The worker gives up what is unused, of this organization or any, or calls {@link LimitAllocator.kept}.
    * @param mayEvict it closes a connection if nothing is unused
    */
   reclaim(worker: number, request: number, organizationId: string | undefined, mayEvict: boolean): void;
@@ -24,7 +24,7 @@ export interface LedgerEvents {
   settled(worker: number, organizationId: string): void;
 }
 
-export interface LedgerOptions {
+export interface AllocatorOptions {
   /** Whether workers wait until others need less. Otherwise they are told when all others have kept what they have. */
   readonly isPatient: boolean;
 }
@@ -62,12 +62,12 @@ const ASKING_MAX = 16;
  * requests, which are let in or refused. Whichever worker needs one more gets it, if need be after another has given one up. Organizations
  * with the fewest are served first.
  */
-export class Ledger {
-  readonly #events: LedgerEvents;
+export class LimitAllocator {
+  readonly #events: AllocatorEvents;
   readonly #isPatient: boolean;
-  #limits: LedgerLimits | undefined;
+  #limits: AllocatedLimits | undefined;
   /** How many each worker has of each organization. */
-  readonly #held = new WorkerCounts();
+  readonly #held = new Allocations();
   readonly #waiting: Waiting[] = [];
   #requests = 0;
   /** How many sessions of an organization are to be closed when they are released. */
@@ -76,13 +76,13 @@ export class Ledger {
   /** The workers that owe sessions of an organization. */
   readonly #debtors = new Map<string, Set<number>>();
 
-  constructor(events: LedgerEvents, { isPatient }: LedgerOptions = { isPatient: true }) {
+  constructor(events: AllocatorEvents, { isPatient }: AllocatorOptions = { isPatient: true }) {
     this.#events = events;
     this.#isPatient = isPatient;
   }
 
   /** Set by the first worker that knows how many sessions the server has for them. */
-  limit(limits: LedgerLimits): void {
+  limit(limits: AllocatedLimits): void {
     this.#limits = limits;
     this.#serve();
   }
@@ -172,7 +172,7 @@ export class Ledger {
   }
 
   /** The request that is served next, if the limits allow. */
-  #next(limits: LedgerLimits): Waiting | undefined {
+  #next(limits: AllocatedLimits): Waiting | undefined {
     let best: Waiting | undefined;
     let fewest = limits.maxPerTenant;
     for (const waiting of this.#waiting) {
@@ -184,13 +184,13 @@ export class Ledger {
   }
 
   /** How many more the organization may have now. */
-  #roomFor(organizationId: string, { max, maxPerTenant, reserved }: LedgerLimits): number {
+  #roomFor(organizationId: string, { max, maxPerTenant, reserved }: AllocatedLimits): number {
     const size = this.#held.sizeOf(organizationId);
     return Math.min(maxPerTenant - size, (size === 0 ? max : max - reserved) - this.#held.total);
   }
 
   /** Those that wait for a session of their own organization do not keep those from asking that need one of any; the fewest come first. */
-  #ask({ maxPerTenant }: LedgerLimits): void {
+  #ask({ maxPerTenant }: AllocatedLimits): void {
     const asking = new Map<string | undefined, number>();
     const sizeOf = (waiting: Waiting) => this.#held.sizeOf(waiting.organizationId);
     if (this.#waiting.length > ASKING_MAX) this.#waiting.sort((one, other) => sizeOf(one) - sizeOf(other) || one.request - other.request);

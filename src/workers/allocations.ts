@@ -1,5 +1,5 @@
 /** How much each worker has of what belongs to organizations, by the workers' numbers. */
-export class WorkerCounts {
+export class Allocations {
   total = 0;
   readonly #counts = new Map<string, Map<number, number>>();
   /** The sums of {@link #counts}. */
