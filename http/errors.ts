@@ -88,7 +88,7 @@ const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = {
   database_unavailable: { status: 503, title: 'Database unavailable', retryAfterS: 5 },
 };
 
-/** RefusalCounter of bytes that are no valid request. */
+/** Refusals of bytes that are no valid request. */
 export type ConnectionErrorCode = 'malformed_request' | 'request_timeout' | 'headers_too_large';
 
 const CONNECTION_ERRORS: Readonly<Record<ConnectionErrorCode, ErrorShape>> = {

@@ -5,7 +5,7 @@ import { totalOf } from '../../src/sql/result/result-format.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { throttleRefusal } from '../responses/refusal-throttle.ts';
+import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from '../routes/route-context.ts';
 import { authenticateNeon } from './authentication.ts';

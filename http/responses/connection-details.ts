@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { type Config, isHost } from '../../src/config.ts';
-import { nameOf } from '../plugins/served-hosts.ts';
+import { nameOf } from '../plugins/refusals/served-hosts.ts';
 import type { RouteContext, WireAddress } from '../routes/route-context.ts';
 
 /** How an organization connects to the wire door: in parts, and as a URL. */

@@ -14,7 +14,7 @@ import type { Router } from '../../src/router/router.ts';
 import type { Sessions } from '../../src/router/sessions/sessions.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { RefusalCounter } from '../responses/refusal-throttle.ts';
+import type { RefusalCounter } from '../plugins/refusals/refusal-throttle.ts';
 
 /** The address of the wire door in replies. */
 export interface WireAddress {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { ServiceError } from '../../src/errors.ts';
+import { ServiceError } from '../../../src/errors.ts';
 
 /** Node keeps the first of these when they are repeated; a proxy in front of Postern may have acted on another. */
 const AT_MOST_ONCE: ReadonlySet<string> = new Set(['host', 'authorization']);

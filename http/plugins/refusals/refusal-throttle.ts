@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ServiceError } from '../../src/errors.ts';
-import { HOLD_MS, type RefusalLimit } from '../../src/router/authentication/refusal-limit.ts';
-import { ERRORS, serviceError } from '../errors.ts';
-import type { RequestContext } from '../request-context.ts';
+import type { ServiceError } from '../../../src/errors.ts';
+import { HOLD_MS, type RefusalLimit } from '../../../src/router/authentication/refusal-limit.ts';
+import { ERRORS, serviceError } from '../../errors.ts';
+import type { RequestContext } from '../../request-context.ts';
 
 /** Counts refusals by the client's address. */
 export type RefusalCounter = Pick<RefusalLimit, 'count'>;

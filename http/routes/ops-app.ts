@@ -3,10 +3,11 @@ import type { Observe } from '../../src/observation.ts';
 import { LocalLimit } from '../../src/runtime/count-limit.ts';
 import { ConnectionLimit } from '../connections/connection-limit.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from '../connections/server.ts';
-import { refuseAmbiguousHeads } from '../plugins/ambiguous-head.ts';
 import { answerProblems } from '../plugins/problems.ts';
+import { refuseAmbiguousHeads } from '../plugins/refusals/ambiguous-head.ts';
+import { type IsServedHost, refuseOtherHosts } from '../plugins/refusals/served-hosts.ts';
+import { refuseUnknownRoutes } from '../plugins/refusals/unknown-routes.ts';
 import { setHeadersAlways } from '../plugins/reply-headers.ts';
-import { type IsServedHost, refuseOtherHosts } from '../plugins/served-hosts.ts';
 import { requestIdOf } from '../request-context.ts';
 import { healthRoutes } from './health.ts';
 
@@ -46,6 +47,7 @@ export function createOpsApp({ ready, metrics, observe = () => {}, isServedHost 
   refuseAmbiguousHeads(app);
   refuseOtherHosts(app, isServedHost);
   answerProblems(app, observe);
+  refuseUnknownRoutes(app);
   healthRoutes(app, ready);
   app.get('/metrics', async (_request, reply) => {
     const { contentType, body } = await metrics();

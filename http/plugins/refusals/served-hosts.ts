@@ -1,7 +1,7 @@
 import { isIPv4 } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import type { Config } from '../../src/config.ts';
-import { ServiceError } from '../../src/errors.ts';
+import type { Config } from '../../../src/config.ts';
+import { ServiceError } from '../../../src/errors.ts';
 
 /** Whether requests with this Host header are answered. */
 export type IsServedHost = (host: string | undefined) => boolean;
