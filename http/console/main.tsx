@@ -2,7 +2,7 @@ import { render } from 'preact';
 import { lockWhenIdle } from './session/idle-lock.ts';
 import { revokeWhenLeft } from './session/session.ts';
 import { App } from './shell/app.tsx';
-import { followSignInAddresses } from './shell/sign-in-address.ts';
+import { followSignInAddresses } from './shell/follow-sign-in-addresses.ts';
 
 followSignInAddresses();
 lockWhenIdle();

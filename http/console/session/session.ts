@@ -1,9 +1,9 @@
 import { computed, signal } from '@preact/signals';
 import { call, useKey, whenUnauthorized } from '../api/client.ts';
 import { type ApiError, asApiError } from '../api/problem.ts';
-import { browserName } from './browser-name.ts';
+import { type OwnKey, ownKeyFor, ownKeyForToken, revokeKey } from './own-key.ts';
 import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './session-storage.ts';
-import { hasSignInToken, useSignInToken } from './sign-in-token.ts';
+import { hasSignInToken, useSignInToken } from './token-in-address.ts';
 
 export type Scope = 'admin' | 'write' | 'read';
 
@@ -31,14 +31,6 @@ export interface Me {
   readonly limits: { readonly statementTimeoutMs: number; readonly maxStatementTimeoutMs: number; readonly maxStatements: number };
 }
 
-/** `POST /api/auth/signup` */
-export interface SignedUp {
-  readonly apiKey: string;
-  readonly organizationId: string;
-  readonly orgName: string;
-  readonly connectionString: string;
-}
-
 /** Whose data is shown; undefined before somebody has signed in. */
 export const me = signal<Me | undefined>(undefined);
 /** Why a key is asked for, while the screen and what was typed there stay. */
@@ -48,14 +40,7 @@ export const isSignedIn = computed(() => me.value !== undefined);
 /** Why the address that should have signed in did not. */
 export const refusedAddress = signal<ApiError | undefined>(undefined);
 
-const KEY_HOURS = 12;
 const KEY_TEXT = 'key';
-
-/** A key that the page has been given for itself. */
-interface OwnKey {
-  readonly apiKey: string;
-  readonly keyId: string;
-}
 
 let key: string | undefined;
 /** A key that this page has made for itself, and revokes. */
@@ -86,25 +71,9 @@ export async function enter(apiKey: string, stay: boolean): Promise<void> {
   const whose = await call<Me>('GET', 'api/auth/me', { key: apiKey });
   checkOrganization(whose);
   if (whose.key.scope !== 'admin') return begin(apiKey, undefined, stay, whose);
-  const made = await exchange(apiKey, whose);
+  const made = await ownKeyFor(apiKey, whose.key);
   // Not over a reload: only a key of the page's own is kept there.
   await (made === undefined ? begin(apiKey, undefined, false, whose) : begin(made.apiKey, made.keyId, stay));
-}
-
-/**
- * A key for this page, which ends no later than the one that was entered, and works from nowhere else.
- * @returns undefined where the organization has as many keys as it may have: then one can be revoked in the page
- */
-async function exchange(apiKey: string, { key: { expiresAt, networks } }: Me): Promise<OwnKey | undefined> {
-  const latest = Date.now() + KEY_HOURS * 3_600_000;
-  const ends = new Date(expiresAt === null ? latest : Math.min(latest, Date.parse(expiresAt))).toISOString();
-  const body = { name: ownKeyName(), scope: 'admin', expiresAt: ends, ...(networks === null ? {} : { networks }) };
-  try {
-    return await call<OwnKey>('POST', 'api/keys', { key: apiKey, body });
-  } catch (error) {
-    if (asApiError(error).problem.code === 'too_many_keys') return undefined;
-    throw error;
-  }
 }
 
 /**
@@ -115,10 +84,7 @@ async function exchange(apiKey: string, { key: { expiresAt, networks } }: Me): P
 export async function enterOnce(): Promise<boolean> {
   refusedAddress.value = undefined;
   try {
-    const made = await useSignInToken((token) =>
-      // Repeated, it does nothing: the token works once.
-      call<OwnKey>('POST', 'api/auth/console', { key: null, body: { token, name: ownKeyName() }, isSafe: true }),
-    );
+    const made = await useSignInToken(ownKeyForToken);
     await beginWith(made);
     return true;
   } catch (error) {
@@ -134,7 +100,7 @@ async function beginWith(made: OwnKey): Promise<void> {
     checkOrganization(whose);
     await begin(made.apiKey, made.keyId, false, whose);
   } catch (error) {
-    void revoke(made);
+    void revokeKey(made);
     throw error;
   }
 }
@@ -143,10 +109,6 @@ async function beginWith(made: OwnKey): Promise<void> {
 function checkOrganization({ organizationId, orgName }: Me): void {
   if (me.value !== undefined && me.value.organizationId !== organizationId)
     throw new Error(`this key is of another organization, ${orgName}: sign out first`);
-}
-
-function ownKeyName(): string {
-  return `console, ${browserName()}`;
 }
 
 async function begin(apiKey: string, own: string | undefined, stay: boolean, known?: Me): Promise<void> {
@@ -159,10 +121,6 @@ async function begin(apiKey: string, own: string | undefined, stay: boolean, kno
   keepText(KEY_TEXT, `${own ?? ''} ${apiKey}`);
   me.value = whose;
   unlock(true);
-}
-
-export function signUp(orgName: string, email: string, invite: string): Promise<SignedUp> {
-  return call('POST', 'api/auth/signup', { body: { orgName, email, ...(invite === '' ? {} : { invite }) } });
 }
 
 /** Whether the tab stays signed in over a reload. */
@@ -191,12 +149,7 @@ export async function signOut(): Promise<void> {
 async function revokeOwnKey(): Promise<void> {
   const [own, apiKey] = [ownKeyId, key];
   ownKeyId = undefined;
-  if (own !== undefined && apiKey !== undefined) await revoke({ apiKey, keyId: own });
-}
-
-/** It ends by itself where this fails. */
-async function revoke({ apiKey, keyId }: OwnKey): Promise<void> {
-  await call('DELETE', `api/keys/${keyId}`, { key: apiKey, outlivesPage: true }).catch(() => undefined);
+  if (own !== undefined && apiKey !== undefined) await revokeKey({ apiKey, keyId: own });
 }
 
 /** Revokes the page's own key when the page goes for good, unless it is to go on after a reload. */

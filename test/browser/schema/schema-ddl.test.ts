@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Schema } from '../../../http/console/api/schema.ts';
+import type { Schema } from '../../../http/console/api/database-schema.ts';
 import { schemaDdl } from '../../../http/console/screens/schema/ddl/schema-ddl.ts';
 import { tableDdl, tableDdlText } from '../../../http/console/screens/schema/ddl/table-ddl.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';

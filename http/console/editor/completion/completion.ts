@@ -13,7 +13,7 @@ import {
 } from '@codemirror/autocomplete';
 import { EditorSelection, type Extension, Prec } from '@codemirror/state';
 import { type Command, type EditorView, keymap, ViewPlugin } from '@codemirror/view';
-import { refreshSchemaSoon, schema } from '../../api/schema.ts';
+import { refreshSchemaSoon, schema } from '../../api/load-schema.ts';
 import { textOf } from '../document-text.ts';
 import { cursorIn } from './cursor.ts';
 import { type Option, optionsAt } from './options.ts';

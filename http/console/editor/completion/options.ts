@@ -1,5 +1,5 @@
 import { USUAL_FUNCTIONS } from '../../../../src/syntax/traits/harmless-functions.ts';
-import type { Routine, Schema, SchemaColumn, SchemaTable } from '../../api/schema.ts';
+import type { Routine, Schema, SchemaColumn, SchemaTable } from '../../api/database-schema.ts';
 import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import type { Cursor } from './cursor.ts';
 import { NAMELIKE_KEYWORDS, OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './keywords-and-types.ts';

@@ -6,7 +6,7 @@ import { Empty } from '../../parts/empty.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
-import { NeedsScope } from '../../session/needs-scope.tsx';
+import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import type { AuditEntry, AuditPage } from './audit.ts';
@@ -30,7 +30,7 @@ export function AuditScreen({ rest }: { readonly rest: string }) {
   if (isAdmin) return <Log />;
   return (
     <ScreenPage title="Audit" lead={LEAD}>
-      <NeedsScope scopes={['admin']} what="read the audit log" />
+      <MissingScopeNotice scopes={['admin']} what="read the audit log" />
     </ScreenPage>
   );
 }

@@ -4,7 +4,7 @@ import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { ScreenPage, Section } from '../../parts/screen.tsx';
-import { NeedsScope } from '../../session/needs-scope.tsx';
+import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { type Me, me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { say } from '../../shell/toasts.tsx';
@@ -68,7 +68,7 @@ function AllKeys() {
 function OwnKey({ me: { key } }: { readonly me: Me }) {
   return (
     <ScreenPage title="Keys" lead={LEAD}>
-      <NeedsScope scopes={['admin']} what="see or change keys" />
+      <MissingScopeNotice scopes={['admin']} what="see or change keys" />
       <Section title="The key of this page">
         <dl class="facts">
           <Fact term="Name" text={key.name} />

@@ -6,7 +6,7 @@ import { Empty } from '../../parts/empty.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import { NeedsScope } from '../../session/needs-scope.tsx';
+import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
@@ -21,7 +21,7 @@ export function MigrationsScreen({ rest }: { readonly rest: string }) {
   if (me.value?.key.scope !== 'read') return rest === 'new' ? <NewMigration /> : <History />;
   return (
     <ScreenPage title="Migrations" lead={LEAD}>
-      <NeedsScope scopes={['write', 'admin']} what="see or apply migrations" />
+      <MissingScopeNotice scopes={['write', 'admin']} what="see or apply migrations" />
     </ScreenPage>
   );
 }

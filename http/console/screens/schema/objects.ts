@@ -1,4 +1,4 @@
-import type { Routine, Schema, SchemaTable, SchemaType, Sequence } from '../../api/schema.ts';
+import type { Routine, Schema, SchemaTable, SchemaType, Sequence } from '../../api/database-schema.ts';
 import { qualifiedName } from '../../quoting/quote-identifier.ts';
 
 export type Extension = Schema['extensions'][number];

@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../parts/button.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
-import { enter, type SignedUp } from '../../session/session.ts';
+import { enter } from '../../session/session.ts';
 import { ShownKey } from './shown-key.tsx';
+import type { SignedUp } from './sign-up.ts';
 
 /** The first key, this once. */
 export function NewKey({ made }: { readonly made: SignedUp }) {

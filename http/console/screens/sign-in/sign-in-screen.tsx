@@ -2,9 +2,10 @@ import { useState } from 'preact/hooks';
 import { Icon } from '../../parts/icon.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
-import { refusedAddress, type SignedUp } from '../../session/session.ts';
+import { refusedAddress } from '../../session/session.ts';
 import { KeyForm } from './key-form.tsx';
 import { NewKey } from './new-key.tsx';
+import type { SignedUp } from './sign-up.ts';
 import { SignUpForm } from './sign-up-form.tsx';
 
 const TABS = [

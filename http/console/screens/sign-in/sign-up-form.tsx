@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { asApiError } from '../../api/problem.ts';
 import { Button } from '../../parts/button.tsx';
 import { Field } from '../../parts/field.tsx';
-import { type SignedUp, signUp } from '../../session/session.ts';
+import { type SignedUp, signUp } from './sign-up.ts';
 
 export function SignUpForm({ onSignedUp }: { readonly onSignedUp: (made: SignedUp) => void }) {
   const [name, setName] = useState('');

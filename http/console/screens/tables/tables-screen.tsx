@@ -1,4 +1,5 @@
-import { loadSchema, type Schema } from '../../api/schema.ts';
+import type { Schema } from '../../api/database-schema.ts';
+import { loadSchema } from '../../api/load-schema.ts';
 import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';

@@ -1,4 +1,4 @@
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { AddColumnDialog, AlterColumnDialog } from './column-dialogs.tsx';
 import { COMMON_TYPES } from './column-fields.tsx';

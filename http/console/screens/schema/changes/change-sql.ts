@@ -1,4 +1,4 @@
-import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { commentOn } from '../ddl/clauses.ts';
 import type { Migration } from './add-to-migration.ts';

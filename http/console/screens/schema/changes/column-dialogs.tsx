@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { Checkbox, Field } from '../../../parts/field.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { Tabs } from '../../../parts/tabs.tsx';

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { Checkbox, Choice, Field } from '../../../parts/field.tsx';
 import { ChangeFrame } from './change-frame.tsx';
 import { createIndex } from './change-sql.ts';

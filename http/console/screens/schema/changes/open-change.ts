@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 
 /** As DROP and ALTER take it. */
 export type ObjectKind =

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice, Field } from '../../../parts/field.tsx';
 import { ChangeFrame } from './change-frame.tsx';

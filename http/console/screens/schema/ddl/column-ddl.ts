@@ -1,4 +1,4 @@
-import type { SchemaColumn, Sequence } from '../../../api/schema.ts';
+import type { SchemaColumn, Sequence } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { sequenceOptions } from './sequence-ddl.ts';
 

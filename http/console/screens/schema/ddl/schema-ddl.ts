@@ -1,4 +1,4 @@
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { createSequence } from './sequence-ddl.ts';
 import { tableDdl } from './table-ddl.ts';

@@ -1,4 +1,4 @@
-import type { Sequence } from '../../../api/schema.ts';
+import type { Sequence } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 
 const MAXIMA: Readonly<Record<string, bigint>> = { smallint: 32_767n, integer: 2_147_483_647n, bigint: 9_223_372_036_854_775_807n };

@@ -1,4 +1,4 @@
-import type { Policy, Schema, SchemaTable, Sequence } from '../../../api/schema.ts';
+import type { Policy, Schema, SchemaTable, Sequence } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { commentOn, withOptions } from './clauses.ts';
 import { columnDefinition } from './column-ddl.ts';

@@ -1,4 +1,4 @@
-import type { Routine, SchemaType } from '../../../api/schema.ts';
+import type { Routine, SchemaType } from '../../../api/database-schema.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { quoteLiteral } from '../../../quoting/quote-literal.ts';
 import { commentOn } from './clauses.ts';

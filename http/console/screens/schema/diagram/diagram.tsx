@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
-import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { useLoad } from '../../../api/use-load.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';

@@ -1,4 +1,4 @@
-import type { ForeignKey, Schema, SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import type { ForeignKey, Schema, SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { formatType } from '../../../format.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { isTable } from '../objects.ts';

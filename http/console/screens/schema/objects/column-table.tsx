@@ -1,4 +1,4 @@
-import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';

@@ -1,4 +1,4 @@
-import type { ForeignKey, Schema, SchemaTable } from '../../../api/schema.ts';
+import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { Section } from '../../../parts/screen.tsx';
 import { Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';

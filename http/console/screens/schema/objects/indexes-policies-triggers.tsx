@@ -1,4 +1,4 @@
-import type { SchemaIndex, SchemaTable } from '../../../api/schema.ts';
+import type { SchemaIndex, SchemaTable } from '../../../api/database-schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';

@@ -1,4 +1,4 @@
-import type { Routine, SchemaType, Sequence } from '../../../api/schema.ts';
+import type { Routine, SchemaType, Sequence } from '../../../api/database-schema.ts';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { createSequence, ownSequence } from '../ddl/sequence-ddl.ts';

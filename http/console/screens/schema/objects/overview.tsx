@@ -1,4 +1,4 @@
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { saveFile } from '../../../downloads/save-file.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';

@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { goTo } from '../../../shell/route.ts';

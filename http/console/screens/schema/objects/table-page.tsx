@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { type Tab, Tabs } from '../../../parts/tabs.tsx';

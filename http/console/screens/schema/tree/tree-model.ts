@@ -1,4 +1,4 @@
-import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import type { IconName } from '../../../parts/icon.tsx';
 import { addressOf, objectsOf, type SchemaObject } from '../objects.ts';
 

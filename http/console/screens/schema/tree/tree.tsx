@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { Field } from '../../../parts/field.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { goTo } from '../../../shell/route.ts';

@@ -1,6 +1,6 @@
 import { open } from '../../../api/client.ts';
-import { linesOf } from '../../../api/lines.ts';
 import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../../api/problem.ts';
+import { linesOf } from '../../../api/response-lines.ts';
 import type { FileSink } from '../../../downloads/file-sink.ts';
 import { bodyOf } from '../run/calls/request-body.ts';
 import type { Call, Settings } from '../run/run.ts';

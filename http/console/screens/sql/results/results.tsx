@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { refreshSchema, schema } from '../../../api/schema.ts';
+import { refreshSchema, schema } from '../../../api/load-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
 import { Tabs } from '../../../parts/tabs.tsx';

@@ -1,4 +1,4 @@
-import type { Schema } from '../../../api/schema.ts';
+import type { Schema } from '../../../api/database-schema.ts';
 import { formatCount } from '../../../format.ts';
 import type { Range } from '../../../parts/grid/geometry.ts';
 import type { CellCommand } from '../../../parts/grid/source.ts';

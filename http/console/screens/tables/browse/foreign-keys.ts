@@ -1,4 +1,4 @@
-import type { ForeignKey, Schema, SchemaTable } from '../../../api/schema.ts';
+import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { goTo } from '../../../shell/route.ts';
 import { tableName } from '../sql/browse-sql.ts';
 import type { Filter } from '../sql/conditions.ts';

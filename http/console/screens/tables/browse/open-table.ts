@@ -1,6 +1,6 @@
 import { type ReadonlySignal, signal } from '@preact/signals';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { type ApiError, asApiError, isAbort } from '../../../api/problem.ts';
-import type { SchemaTable } from '../../../api/schema.ts';
 import { me } from '../../../session/session.ts';
 import type { SavedRows } from '../edit/save.ts';
 import { NOTHING, type ReadRow, type Staged, stageInsert } from '../edit/staged.ts';

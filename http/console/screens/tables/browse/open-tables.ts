@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { isNothing } from '../edit/staged.ts';
 import { tableName } from '../sql/browse-sql.ts';
 import type { Filter } from '../sql/conditions.ts';

@@ -1,7 +1,7 @@
 import { open } from '../../../api/client.ts';
-import { linesOf } from '../../../api/lines.ts';
 import { ApiError, isProblem } from '../../../api/problem.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
+import { linesOf } from '../../../api/response-lines.ts';
 import type { Statement } from '../sql/sql-text.ts';
 
 /** Rows may have megabytes each: a page then has fewer of them. */

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
 import { Grid } from '../../../parts/grid/grid.tsx';

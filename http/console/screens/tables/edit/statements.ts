@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { type ColumnValue, deleteSql, insertSql, type KnownRow, ofOneRow, returning, rowSql, updateSql } from '../sql/change-sql.ts';
 import { type TableColumn, valueTextOf } from '../sql/columns.ts';
 import type { Sql, ValueText } from '../sql/sql-text.ts';

@@ -1,6 +1,6 @@
 import { call } from '../../../api/client.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { type ApiError, asApiError } from '../../../api/problem.ts';
-import type { SchemaTable } from '../../../api/schema.ts';
 import { newRequestKey } from '../edit/save.ts';
 import type { TableColumn } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';

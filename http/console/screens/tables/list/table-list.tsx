@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import type { Load } from '../../../api/use-load.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';

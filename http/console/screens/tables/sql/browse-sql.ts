@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { selected, type TableColumn } from './columns.ts';
 import { comparable, type Filter, whereSql } from './conditions.ts';

@@ -1,5 +1,5 @@
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import type { ApiError } from '../../../api/problem.ts';
-import type { SchemaTable } from '../../../api/schema.ts';
 import { tableName } from './browse-sql.ts';
 import { selected, type TableColumn } from './columns.ts';
 import { join, type Sql, sql, type ValueText, value } from './sql-text.ts';

@@ -1,4 +1,4 @@
-import type { SchemaColumn } from '../../../api/schema.ts';
+import type { SchemaColumn } from '../../../api/database-schema.ts';
 import { textOf } from '../../../parts/grid/value-text.ts';
 import { quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import type { ValueText } from './sql-text.ts';

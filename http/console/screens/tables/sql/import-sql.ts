@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 import { tableName } from './browse-sql.ts';
 import type { TableColumn } from './columns.ts';
 

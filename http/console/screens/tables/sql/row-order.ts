@@ -1,4 +1,4 @@
-import type { SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/database-schema.ts';
 
 /** How rows are told apart, and put into an order that goes on where a page has ended. */
 export type RowOrder =

@@ -1,6 +1,6 @@
 import { open } from '../../../../api/client.ts';
-import { linesOf } from '../../../../api/lines.ts';
 import { ApiError, type Problem, unreachable } from '../../../../api/problem.ts';
+import { linesOf } from '../../../../api/response-lines.ts';
 import { RowStore } from '../../../../parts/grid/row-store.ts';
 import { onlyReads } from '../only-reads.ts';
 import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from '../run.ts';

@@ -2,7 +2,7 @@ import { Notice } from '../parts/notice.tsx';
 import { me, type Scope } from './session.ts';
 
 /** Why a screen shows nothing. @param what what the key may not do */
-export function NeedsScope({ scopes, what }: { readonly scopes: readonly Scope[]; readonly what: string }) {
+export function MissingScopeNotice({ scopes, what }: { readonly scopes: readonly Scope[]; readonly what: string }) {
   const whose = me.value;
   if (whose === undefined) return null;
   return (

@@ -1,6 +1,6 @@
 import { asApiError } from '../api/problem.ts';
 import { enterOnce, isSignedIn, lockedBecause, refusedAddress } from '../session/session.ts';
-import { takeSignInToken } from '../session/sign-in-token.ts';
+import { takeSignInToken } from '../session/token-in-address.ts';
 import { say, sayError } from './toasts.tsx';
 
 /** The address of a page may be one that signs in; and somebody may paste one into the address of a page that is open. */
