@@ -19,7 +19,7 @@ import type { ClientConnection } from './login/client-connection.ts';
 import { startSession } from './login/session-start.ts';
 import { pinsOf } from './pinning/pin-explanations.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
-import type { ProcessIds } from './pinning/process-ids.ts';
+import type { ProcessIds } from './pinning/process-id-translation.ts';
 import { READY_IDLE } from './relay/message-builders.ts';
 import { Relay } from './relay/relay.ts';
 import { BufferBudget } from './sessions/buffer-budget.ts';

@@ -5,7 +5,7 @@ import type { Authenticator } from '../../src/router/authentication/authenticato
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
+import type { QueryRequest } from '../../src/sql/execution/query-request-and-reply.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/chunk-pool.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';

@@ -1,7 +1,7 @@
 import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import type { JsonValue } from '../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 import { atOnce, inSlices, JsonText, type Writing, writeJson } from '../../src/sql/parameters/json-writer.ts';
 import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters/parameters.ts';
 

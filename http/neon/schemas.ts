@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { JsonValue } from '../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 import type { DocumentedOperation } from '../routes/operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noQuery } from '../routes/request-schemas.ts';
 

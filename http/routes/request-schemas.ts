@@ -3,7 +3,7 @@ import { normalNetwork } from '../../src/auth/networks.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
 import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
 import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
-import type { JsonValue } from '../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 
 /*
  * Every request of the JSON door; its replies are in ../responses/reply-schemas.ts. Requests are validated with these, the OpenAPI document

@@ -1,6 +1,6 @@
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../../src/backend/connection.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import { Disposition, Request } from '../../src/backend/request-kinds.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
 import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
@@ -9,12 +9,12 @@ import type { Lease } from '../../src/router/leases/lease.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
-import type { DescribeReply } from '../prepared/describe-reply.ts';
+import type { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import { type Gate, Reason } from '../relay/input-gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
-import { settingsChange } from './settings-sync.ts';
+import { settingsChange } from './settings-sql.ts';
 
 /** A request that Postern sends between the client's requests. */
 type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;

@@ -1,7 +1,7 @@
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import { StateProbe } from '../pinning/state-probe.ts';
 import type { WireSession } from '../relay/wire-session.ts';
-import { settingsChange } from './settings-sync.ts';
+import { settingsChange } from './settings-sql.ts';
 
 /**
  * Asks what the session has left on its idle backend, and restores the session's settings there.

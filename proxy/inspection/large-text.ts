@@ -1,4 +1,4 @@
-import { stringEnd } from '../../src/protocol/body.ts';
+import { stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';

@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { StatementLatency } from '../../src/backend/short-statements.ts';
+import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';

@@ -1,10 +1,10 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
-import type { StatementLatency } from '../../src/backend/short-statements.ts';
+import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
-import { stringEnd } from '../../src/protocol/body.ts';
+import { stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';

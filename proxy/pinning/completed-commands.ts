@@ -1,8 +1,8 @@
-import { Request, type RequestKind } from '../../src/backend/request-kinds.ts';
+import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
+import type { RequestEnd } from '../inspection/query-inspection.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { type CommandEffects, effectsOf, type WireSession } from '../relay/wire-session.ts';
-import type { RequestEnd } from './query-inspection.ts';
 
 /* Applies what a client's statements have changed in its session. Command tags tell, unlike the text, that a statement has run. */
 

@@ -1,7 +1,7 @@
 import type { Settings } from '../../src/backend/session-state.ts';
 import { decodeTextRow } from '../../src/protocol/backend.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
-import { literal } from '../checkout/settings-sync.ts';
+import { literal } from '../checkout/settings-sql.ts';
 
 /** The session state that outlives its transaction, as the server reports it. */
 export interface SessionFacts {

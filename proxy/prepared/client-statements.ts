@@ -4,7 +4,7 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
-import type { ParameterSignal } from '../pinning/process-ids.ts';
+import type { ParameterSignal } from '../pinning/process-id-translation.ts';
 import type { StatementMemory } from './statement-memory.ts';
 
 /** A prepared statement that the client has named. */

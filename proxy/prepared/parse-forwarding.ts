@@ -1,8 +1,8 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { definitionToReprepare, type ServerStatement } from '../../src/backend/prepared-statements.ts';
-import { Disposition, Request } from '../../src/backend/request-kinds.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
@@ -18,7 +18,7 @@ import {
   preparedOf,
   recordOversized,
   textPasses,
-} from '../pinning/query-inspection.ts';
+} from '../inspection/query-inspection.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';

@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';

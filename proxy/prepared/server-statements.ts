@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
-import { Disposition, Request } from '../../src/backend/request-kinds.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -17,7 +17,7 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
-import { DescribeReply } from './describe-reply.ts';
+import { DescribeReply } from './describe-reply-reader.ts';
 import type { Effect } from './pending-changes.ts';
 
 const NO_NAME = Buffer.alloc(0);

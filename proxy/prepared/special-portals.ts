@@ -1,5 +1,5 @@
-import { Disposition, Request } from '../../src/backend/request-kinds.ts';
-import { latin1String } from '../../src/protocol/body.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { latin1String } from '../../src/protocol/body-reader.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';

@@ -1,15 +1,14 @@
 import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
-import { Disposition, Request, type RequestKind } from '../../src/backend/request-kinds.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body.ts';
+import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
-import { sendSignals } from '../pinning/process-ids.ts';
 import {
   awaitSignals,
   endRequest,
@@ -19,9 +18,10 @@ import {
   inspectTraits,
   rewrittenText,
   textPasses,
-} from '../pinning/query-inspection.ts';
+} from '../inspection/query-inspection.ts';
+import { sendSignals } from '../pinning/process-id-translation.ts';
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
-import { DescribeReply } from '../prepared/describe-reply.ts';
+import { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import {

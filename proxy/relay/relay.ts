@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import type { Duplex } from 'node:stream';
-import type { RequestKind } from '../../src/backend/request-kinds.ts';
+import type { RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { ClientReceiver } from '../login/client-connection.ts';

@@ -20,7 +20,7 @@ import type { WireSession } from './wire-session.ts';
  * The life of a request:
  *
  *     receive     the client's bytes, cut anywhere                     Relay.clientData → handleInput
- *     inspect     a large text is rewritten in slices first            handleMessage: isLargeText; forwarding → pinning/query-inspection
+ *     inspect     a large text is rewritten in slices first            handleMessage: isLargeText; forwarding → inspection/query-inspection
  *     check out   a backend that is free, or a shared one              checkOut
  *     gate        it waits for replies, settings or signals            mustWaitForReplies, Gate
  *     forward     with the names that the server knows                 forward

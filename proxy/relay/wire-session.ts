@@ -16,7 +16,7 @@ import type { LargeText } from '../inspection/large-text.ts';
 import { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { ClientStatements } from '../prepared/client-statements.ts';
-import type { ShapeQuestion } from '../prepared/describe-reply.ts';
+import type { ShapeQuestion } from '../prepared/describe-reply-reader.ts';
 import { PendingNames } from '../prepared/pending-names.ts';
 import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
 import { Gate, Reason } from './input-gate.ts';

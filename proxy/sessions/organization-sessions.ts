@@ -4,7 +4,7 @@ import type { ListedSession, SessionSource } from '../../src/router/sessions/lis
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import type { ProcessIds } from '../pinning/process-ids.ts';
+import type { ProcessIds } from '../pinning/process-id-translation.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
 import { ParseCache } from '../prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../prepared/statement-memory.ts';

@@ -8,7 +8,7 @@ import type { Router, Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { AuditListener } from '../inspection/ddl-audit.ts';
-import type { ProcessIds } from '../pinning/process-ids.ts';
+import type { ProcessIds } from '../pinning/process-id-translation.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { StatementMemory } from '../prepared/statement-memory.ts';
 import type { BufferBudget } from './buffer-budget.ts';

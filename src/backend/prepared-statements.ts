@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { StatementShape } from '../protocol/statement-shape.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
-import type { StatementLatency } from './short-statements.ts';
+import type { StatementLatency } from './statement-latency.ts';
 
 /** A query text with its parameter types, which has the same name on every backend of an organization. */
 export interface ServerStatement {

@@ -1,5 +1,5 @@
 import { BackendType } from '../protocol/backend.ts';
-import { Disposition, type ReplyDisposition, Request, type RequestKind } from './request-kinds.ts';
+import { Disposition, type ReplyDisposition, Request, type RequestKind } from './reply-queue-entries.ts';
 
 /** Notified of the queue's decisions. */
 export interface ReplyListener {

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
-import type { StatementLatency } from '../backend/short-statements.ts';
+import type { StatementLatency } from '../backend/statement-latency.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import { registryOf, type StatementRegistry } from './statement-registry.ts';

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { NO_RECEIVER } from '../backend/connection.ts';
-import type { LatencyBaseline } from '../backend/short-statements.ts';
+import type { LatencyBaseline } from '../backend/statement-latency.ts';
 import type { Lease } from '../router/leases/lease.ts';
 import { Deadline } from '../runtime/deadline.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';

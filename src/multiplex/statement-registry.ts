@@ -1,7 +1,7 @@
 import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
-import { LatencyBaseline, StatementLatency } from '../backend/short-statements.ts';
+import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
-import { stringEnd } from '../protocol/body.ts';
+import { stringEnd } from '../protocol/body-reader.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { mayShare } from '../syntax/traits/backend-sharing.ts';
 

@@ -1,4 +1,4 @@
-import { BodyReader, violation } from './body.ts';
+import { BodyReader, violation } from './body-reader.ts';
 import { type ErrorFields, errorFieldTexts } from './error-fields.ts';
 
 /** Type bytes of backend messages. */

@@ -1,4 +1,4 @@
-import { stringEnd, violation } from './body.ts';
+import { stringEnd, violation } from './body-reader.ts';
 
 /** @see https://www.postgresql.org/docs/current/protocol-error-fields.html */
 export interface ErrorFields {

@@ -1,5 +1,5 @@
 import { copyBytes } from '../runtime/bytes.ts';
-import { stringEnd, violation } from './body.ts';
+import { stringEnd, violation } from './body-reader.ts';
 import { FrontendType, statementNameStart } from './frontend.ts';
 import { HEADER_BYTES } from './message-framing.ts';
 

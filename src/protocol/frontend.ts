@@ -1,7 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
 
-import { BodyReader, stringEnd, violation } from './body.ts';
+import { BodyReader, stringEnd, violation } from './body-reader.ts';
 import { HEADER_BYTES } from './message-framing.ts';
 
 /** Type bytes of frontend messages after the startup message. */

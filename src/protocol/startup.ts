@@ -1,5 +1,5 @@
 import { ServiceError } from '../errors.ts';
-import { BodyReader, stringEnd, violation } from './body.ts';
+import { BodyReader, stringEnd, violation } from './body-reader.ts';
 
 /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-STARTUPMESSAGE */
 export interface StartupMessage {

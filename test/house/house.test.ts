@@ -101,7 +101,7 @@ it('one file finds the tokens of SQL text: no other asks where a string or a quo
 });
 
 /** What the relay's reader consists of besides: which request a message answers, and what the reply to a Describe says. */
-const PARTS_OF_RELAY: ReadonlySet<string> = new Set(['src/backend/reply-queue.ts', 'proxy/prepared/describe-reply.ts']);
+const PARTS_OF_RELAY: ReadonlySet<string> = new Set(['src/backend/reply-queue.ts', 'proxy/prepared/describe-reply-reader.ts']);
 
 it('two files read the replies of backends: one for values, and the relay', () => {
   const readers = replyReaders(graph.keys());

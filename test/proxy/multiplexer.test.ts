@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LatencyBaseline } from '../../src/backend/short-statements.ts';
+import { LatencyBaseline } from '../../src/backend/statement-latency.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditedText } from '../../proxy/pinning/query-inspection.ts';
+import { auditedText } from '../../proxy/inspection/query-inspection.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { QUERIES_MAX, QUERY_ORDERS } from '../../../src/catalog/query-statistics/query-statistics.ts';
 import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
-import { showQueries } from '../../../src/sql/inspection/shown-queries.ts';
+import { showQueries } from '../../../src/sql/inspection/shown-query-statistics.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { sendDocument } from '../../responses/send-result.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

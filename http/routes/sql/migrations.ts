@@ -1,9 +1,4 @@
-import {
-  applyMigration,
-  applyMigrationOnce,
-  listMigrations,
-  type MigrationRequest,
-} from '../../../src/sql/migrations/migration-requests.ts';
+import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { migrationReply, migrationsReply } from '../../responses/reply-schemas.ts';

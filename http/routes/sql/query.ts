@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../../src/observation.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
+import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQueryOnce } from '../../../src/sql/execution/run-query.ts';
 import { CSV_FORMAT } from '../../../src/sql/result/csv-format.ts';
 import { linesFormat } from '../../../src/sql/result/result-format.ts';

@@ -6,12 +6,12 @@ import { BusyPoll } from '../busy-poll.ts';
 import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
+import { BackendOpener } from './backend-opener.ts';
 import type { BackendPermits } from './backend-permits.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { QueueTimeout } from './queue-timeout.ts';
 import { isServerFull, ServerRefusals } from './server-refusals.ts';
-import { ServerSlots } from './server-slots.ts';
 import { Terminations } from './termination.ts';
 
 /** A session that nobody has used for so long is hardly about to be used. */
@@ -47,7 +47,7 @@ export class Pool {
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
-  readonly #slots: ServerSlots;
+  readonly #opener: BackendOpener;
   readonly #refusals = new ServerRefusals((own) => this.#serve(own));
   readonly #queueTimeout: QueueTimeout;
 
@@ -58,7 +58,7 @@ export class Pool {
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
     this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
-    this.#slots = new ServerSlots(limits.permits, this.#closing.signal);
+    this.#opener = new BackendOpener(limits.permits, this.#closing.signal);
     this.#queueTimeout = new QueueTimeout(limits.queueTimeoutMs, {
       all: () => this.#fairness.pools.values(),
       fail: (own, error) => this.#settle(own, error),
@@ -298,7 +298,7 @@ export class Pool {
     this.#fairness.size += 1;
     const { changes } = own;
     const startedAt = performance.now();
-    this.#slots.open(own, waiter).then(
+    this.#opener.open(own, waiter).then(
       (backend) => {
         own.opening -= 1;
         if (backend === undefined) {
@@ -387,13 +387,13 @@ export class Pool {
   }
 
   #ended(own: OrganizationPool, backend: BackendConnection, reason: string): void {
-    this.#slots.ending(backend);
+    this.#opener.ending(backend);
     this.#gone(own, reason);
   }
 
   #gone(own: OrganizationPool, reason: string): void {
     this.#fairness.closed(own);
-    this.#slots.freed(own);
+    this.#opener.freed(own);
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
     this.#fairness.forgetIfEmpty(own);

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
-import type { LatencyBaseline, StatementLatency } from '../../backend/short-statements.ts';
+import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { isSameShape } from '../../protocol/statement-shape.ts';
 import type { Lease } from '../../router/leases/lease.ts';

@@ -5,7 +5,7 @@ import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { findStatement, forgetStatement, type KnownStatement } from './known-statements.ts';
-import type { QueryReply, QueryRequest } from './query-request.ts';
+import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { QuerySlot } from './query-slot.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { runQuery, withHint } from './run-query.ts';

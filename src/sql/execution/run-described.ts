@@ -12,7 +12,7 @@ import type { SqlSession } from '../session/session.ts';
 import { type Description, describeStatement, prepareStatement } from '../session/statement-description.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
-import type { QueryRequest } from './query-request.ts';
+import type { QueryRequest } from './query-request-and-reply.ts';
 import { withCompletion } from './statement-failure.ts';
 
 /**

@@ -14,7 +14,7 @@ import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline-request.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
 import type { KnownStatement } from './known-statements.ts';
-import type { QueryReply, QueryRequest } from './query-request.ts';
+import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { mayBeStale } from './run-described.ts';
 import { withCompletion } from './statement-failure.ts';
 

@@ -9,7 +9,7 @@ import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import { SqlSession } from '../session/session.ts';
 import { findStatement, forgetStatement } from './known-statements.ts';
-import type { QueryReply, QueryRequest } from './query-request.ts';
+import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { StatementFailure } from './statement-failure.ts';

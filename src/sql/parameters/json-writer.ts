@@ -1,6 +1,6 @@
 import { isLosslessNumber } from 'lossless-json';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { JsonValue } from './json-value-type.ts';
+import type { JsonValue } from './json-value.ts';
 
 /** Writes a text, and yields from time to time, so that the event loop can handle other events. */
 export type Writing = Generator<void, string>;

@@ -2,7 +2,7 @@ import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../errors.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { JSON_OIDS, type PostgresType } from '../result/builtin-types.ts';
-import type { JsonValue } from './json-value-type.ts';
+import type { JsonValue } from './json-value.ts';
 import { atOnce, inSlices, JsonText, type Writing, writeJson } from './json-writer.ts';
 
 /** Bind has a 16-bit count of parameters. */

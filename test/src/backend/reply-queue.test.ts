@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ReplyQueue } from '../../../src/backend/reply-queue.ts';
-import { Disposition, Request, type RequestKind } from '../../../src/backend/request-kinds.ts';
+import { Disposition, Request, type RequestKind } from '../../../src/backend/reply-queue-entries.ts';
 
 const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { stringEnd } from '../../../src/protocol/body.ts';
+import { stringEnd } from '../../../src/protocol/body-reader.ts';
 import {
   decodeFrontendMessage,
   decodePasswordMessage,

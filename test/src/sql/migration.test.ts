@@ -1,11 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import {
-  applyMigration,
-  listMigrations,
-  type MigrationReply,
-  type MigrationRequest,
-} from '../../../src/sql/migrations/migration-requests.ts';
+import { applyMigration, listMigrations, type MigrationReply, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,6 +1,6 @@
 import { parse } from 'lossless-json';
 import { describe, expect, test } from 'vitest';
-import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { areMany, encodeInSlices, encodeParameters } from '../../../src/sql/parameters/parameters.ts';
 import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/result/builtin-types.ts';
 

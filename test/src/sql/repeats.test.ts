@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { BackendReceiver } from '../../../src/backend/connection.ts';
 import type { Lease } from '../../../src/router/leases/lease.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
+import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

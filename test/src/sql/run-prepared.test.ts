@@ -4,9 +4,9 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/leases/lease.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
+import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

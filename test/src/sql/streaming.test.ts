@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { QueryReply } from '../../../src/sql/execution/query-request.ts';
+import type { QueryReply } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

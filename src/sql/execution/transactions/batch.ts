@@ -3,7 +3,7 @@ import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
-import type { JsonValue } from '../../parameters/json-value-type.ts';
+import type { JsonValue } from '../../parameters/json-value.ts';
 import { areMany, checkParameterCount, encodeAnyOf, encodeInSlices, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
 import type { PostgresType } from '../../result/builtin-types.ts';

@@ -5,7 +5,7 @@ import { EndingBackends } from './ending-backends.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 
 /** Opens sessions when there is a slot for them: by the limit that several processes share, and by that of the server. */
-export class ServerSlots {
+export class BackendOpener {
   readonly #permits: BackendPermits | undefined;
   readonly #closing: AbortSignal;
   readonly #ending = new EndingBackends();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../../src/backend/short-statements.ts';
+import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
 
 function paceAfter(...durationsMs: readonly number[]): StatementLatency {
   const pace = new StatementLatency();

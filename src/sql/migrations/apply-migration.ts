@@ -15,7 +15,7 @@ import {
   type MigrationPlan,
   type MigrationResult,
   tryOut,
-} from './run-migration.ts';
+} from './run-migration-plan.ts';
 
 export interface MigrationRequest extends SessionOptions {
   readonly name: string;
@@ -29,7 +29,7 @@ export interface MigrationRequest extends SessionOptions {
   readonly rollbackSql?: string;
 }
 
-export type { Migration } from './run-migration.ts';
+export type { Migration } from './run-migration-plan.ts';
 export type MigrationWarning = MigrationScriptWarning;
 
 export interface MigrationReply {

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
-import type { JsonValue } from '../parameters/json-value-type.ts';
+import type { JsonValue } from '../parameters/json-value.ts';
 import type { ResultFormat, RowMode, StatementOutcome } from '../result/result-format.ts';
 
 /** One statement with its parameters, and the form of its result. */

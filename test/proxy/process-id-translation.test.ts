@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type ProcessIds, translateProcessIds } from '../../proxy/pinning/process-ids.ts';
+import { type ProcessIds, translateProcessIds } from '../../proxy/pinning/process-id-translation.ts';
 
 const signaled: string[] = [];
 const ids: ProcessIds = {
