@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
-import { LocalLimit } from '../src/runtime/count-limit.ts';
+import { LocalLimit, SharedLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit, type ConnectionLimitOptions } from './connections/connection-limit.ts';
 import { ListedRequests } from './connections/listed-requests.ts';
@@ -60,7 +60,7 @@ export interface HttpAppOptions extends RouteContext {
   /** Lists the requests in progress; the caller may look at them. */
   readonly underWay?: ListedRequests;
   /** By default, what the setting says is the limit of this process. */
-  readonly connections?: Pick<ConnectionLimitOptions, 'limit' | 'keptMax'>;
+  readonly connections?: Pick<ConnectionLimitOptions, 'limit' | 'authenticated'>;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
   readonly openWire?: OpenWire;
 }
@@ -76,7 +76,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const cors = corsOf(options.config);
   const connectionsMax = options.config.POSTERN_HTTP_CONNECTIONS_MAX;
   const connections = new ConnectionLimit({
-    ...(options.connections ?? { limit: () => new LocalLimit(connectionsMax), keptMax: connectionsMax }),
+    ...(options.connections ?? { limit: () => new LocalLimit(connectionsMax), authenticated: new SharedLimit(connectionsMax) }),
     deadlines,
     observe,
     fullMessage:

@@ -1,5 +1,5 @@
 import type { Config } from './config.ts';
-import { type CountLimit, LocalLimit, type OpenCountLimit } from './runtime/count-limit.ts';
+import { type CountLimit, LocalLimit, type OpenCountLimit, SharedLimit } from './runtime/count-limit.ts';
 
 /** How many clients, connections and requests the service lets in: of all workers together, where there are several. */
 export interface ServiceLimits {
@@ -9,6 +9,8 @@ export interface ServiceLimits {
   unauthenticated(ownMax: number): OpenCountLimit;
   /** Connections to the HTTP door. @param ownMax how many this process may have */
   httpConnections(ownMax: number): OpenCountLimit;
+  /** Those of each organization that have shown a valid key: no more than are left for the others. @param ownMax as above, in all */
+  authenticatedHttpConnections(ownMax: number): CountLimit;
   /** Connections of each organization to the wire door. */
   readonly clientsOfOrganization: CountLimit;
   /** Requests of each organization over HTTP that are under way. */
@@ -21,6 +23,7 @@ export function localLimits(config: Config): ServiceLimits {
     clients: (ownMax) => new LocalLimit(ownMax),
     unauthenticated: (ownMax) => () => new LocalLimit(ownMax),
     httpConnections: (ownMax) => () => new LocalLimit(ownMax),
+    authenticatedHttpConnections: (ownMax) => new SharedLimit(ownMax),
     clientsOfOrganization: new LocalLimit(config.POSTERN_CLIENTS_PER_TENANT),
     requestsOfOrganization: new LocalLimit(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   };

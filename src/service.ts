@@ -213,7 +213,7 @@ export async function startService(config: Config, observer: Observer, { console
       leaving: leaving.signal,
       connections: {
         limit: limits.httpConnections(connectionsMax.http),
-        keptMax: Math.ceil(connectionsMax.http / (shared?.workers ?? 1)),
+        authenticated: limits.authenticatedHttpConnections(connectionsMax.http),
       },
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: (asked) => wireAddress(config, { port: wirePort, hasTls: tls !== undefined }, asked),

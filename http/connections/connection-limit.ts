@@ -1,15 +1,14 @@
 import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Observe } from '../../src/observation.ts';
-import { ConnectionCount, type OpenCountLimit } from '../../src/runtime/count-limit.ts';
-import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
+import { ConnectionCount, type CountLimit, type OpenCountLimit } from '../../src/runtime/count-limit.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 
 export interface ConnectionLimitOptions {
   /** Of all processes that serve the port. */
   readonly limit: OpenCountLimit;
-  /** This process keeps so many with a valid key whoever else comes. */
-  readonly keptMax: number;
+  /** Those of each organization with a valid key, also of all processes: they are kept, whoever else comes. */
+  readonly authenticated: CountLimit;
   readonly deadlines: ServerDeadlines;
   readonly observe: Observe;
   /** The warning for operators when the limit is reached. */
@@ -22,6 +21,8 @@ interface Connection {
   isOpen: boolean;
   /** Undefined while it is unauthenticated. */
   organizationId: string | undefined;
+  /** Whether it counts among those of its organization that are kept; false also while that is not known. */
+  isKept: boolean;
   /** The last request on it, which may not have arrived completely, and when it began. */
   reply: ServerResponse | undefined;
   since: number;
@@ -35,11 +36,10 @@ const WARN_EVERY_MS = 60_000;
 /**
  * All connections to a port, including those taken over by another protocol. At the maximum, the oldest connection on which
  * no valid key has been seen is closed: of this process, or if it has none, of another. An organization may have at most as many
- * authenticated connections as are left for others of those that are kept; further ones count as unauthenticated since their last request.
+ * authenticated connections as are left for others; further ones count as unauthenticated since their last request.
  */
 export class ConnectionLimit {
   readonly #options: ConnectionLimitOptions;
-  readonly #authenticated: MemoryBudget;
   readonly #bySocket = new WeakMap<Socket, Connection>();
   /** Connections whose TLS handshake has not ended, by remote address and port. */
   readonly #handshakes = new Map<string, Connection>();
@@ -49,10 +49,8 @@ export class ConnectionLimit {
   #warnedAt = -WARN_EVERY_MS;
 
   constructor(options: ConnectionLimitOptions) {
-    const { limit, keptMax } = options;
     this.#options = options;
-    this.#authenticated = new MemoryBudget({ perOrganizationBytes: keptMax, allBytes: keptMax });
-    this.#count = new ConnectionCount(limit, {
+    this.#count = new ConnectionCount(options.limit, {
       evict: (isCounted) => this.#evict(isCounted),
       refuse: (connection) => this.#close(connection),
     });
@@ -75,14 +73,30 @@ export class ConnectionLimit {
   authenticated(socket: Socket, organizationId: string): void {
     const connection = this.#bySocket.get(socket);
     if (connection === undefined || connection.organizationId !== undefined || !connection.isOpen) return;
+    const { authenticated } = this.#options;
     this.#leaveQueue(connection);
     connection.reply = undefined;
-    if (this.#authenticated.exhaustedBy(organizationId, 1) !== undefined) {
+    connection.isKept = authenticated.tryEnter(organizationId);
+    if (!connection.isKept && authenticated.isFull(organizationId)) {
       this.#queue(connection);
       return;
     }
     connection.organizationId = organizationId;
-    this.#authenticated.count(organizationId, 1);
+    if (!connection.isKept) void this.#keep(connection, organizationId);
+  }
+
+  /** Until it is known whether it may be kept, it is. */
+  async #keep(connection: Connection, organizationId: string): Promise<void> {
+    const { authenticated } = this.#options;
+    const isKept = await authenticated.enter(organizationId);
+    if (!connection.isOpen) {
+      if (isKept) authenticated.leave(organizationId);
+      return;
+    }
+    connection.isKept = isKept;
+    if (isKept) return;
+    connection.organizationId = undefined;
+    this.#queue(connection);
   }
 
   #came(server: Server, socket: Socket, isTls: boolean): void {
@@ -126,7 +140,7 @@ export class ConnectionLimit {
     connection.isOpen = false;
     this.#count.left(connection);
     if (connection.organizationId === undefined) this.#leaveQueue(connection);
-    else this.#authenticated.count(connection.organizationId, -1);
+    else if (connection.isKept) this.#options.authenticated.leave(connection.organizationId);
     this.#options.observe({ name: 'http.disconnected' });
   }
 
@@ -178,6 +192,7 @@ function newConnection(server: Server, socket: Socket): Connection {
     server,
     isOpen: true,
     organizationId: undefined,
+    isKept: false,
     reply: undefined,
     since: 0,
     older: undefined,

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
-import { LocalLimit } from '../../src/runtime/count-limit.ts';
+import { LocalLimit, SharedLimit } from '../../src/runtime/count-limit.ts';
 import { ConnectionLimit } from '../connections/connection-limit.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from '../connections/server.ts';
 import { answerProblems } from '../plugins/problems.ts';
@@ -28,7 +28,7 @@ export function createOpsApp({ ready, metrics, observe = () => {}, isServedHost 
   const fullMessage = `the ops port has ${CONNECTIONS_MAX} connections, as many as it may have: the oldest are closed`;
   const connections = new ConnectionLimit({
     limit: () => new LocalLimit(CONNECTIONS_MAX),
-    keptMax: CONNECTIONS_MAX,
+    authenticated: new SharedLimit(CONNECTIONS_MAX),
     deadlines: DEADLINES,
     observe,
     fullMessage,

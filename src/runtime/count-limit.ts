@@ -1,3 +1,5 @@
+import { MemoryBudget } from './memory-budget.ts';
+
 /**
  * How many may be there at once, of each key: clients, or the requests of an organization. Those that are let in leave again.
  */
@@ -44,6 +46,72 @@ export class LocalLimit implements CountLimit {
     const count = (this.#counts.get(key) ?? 0) - 1;
     if (count > 0) this.#counts.set(key, count);
     else this.#counts.delete(key);
+  }
+}
+
+/** The limit of one process for all keys together: none may have more than are left for the others. */
+export class SharedLimit implements CountLimit {
+  readonly max: number;
+  readonly #budget: MemoryBudget;
+
+  constructor(max: number) {
+    this.max = max;
+    this.#budget = new MemoryBudget({ perOrganizationBytes: max, allBytes: max });
+  }
+
+  tryEnter(key: string): boolean {
+    if (this.isFull(key)) return false;
+    this.#budget.count(key, 1);
+    return true;
+  }
+
+  isFull(key: string): boolean {
+    return this.#budget.exhaustedBy(key, 1) !== undefined;
+  }
+
+  async enter(key: string): Promise<boolean> {
+    return this.tryEnter(key);
+  }
+
+  leave(key: string): void {
+    this.#budget.count(key, -1);
+  }
+}
+
+/** Two limits that both apply. */
+export class BothLimits implements CountLimit {
+  readonly max: number;
+  /** It knows at once. */
+  readonly #local: CountLimit;
+  readonly #other: CountLimit;
+
+  constructor(local: CountLimit, other: CountLimit) {
+    this.max = Math.min(local.max, other.max);
+    this.#local = local;
+    this.#other = other;
+  }
+
+  tryEnter(key: string): boolean {
+    if (!this.#local.tryEnter(key)) return false;
+    if (this.#other.tryEnter(key)) return true;
+    this.#local.leave(key);
+    return false;
+  }
+
+  isFull(key: string): boolean {
+    return this.#local.isFull(key) || this.#other.isFull(key);
+  }
+
+  async enter(key: string, mayEvict?: boolean): Promise<boolean> {
+    if (!this.#local.tryEnter(key)) return false;
+    if (await this.#other.enter(key, mayEvict)) return true;
+    this.#local.leave(key);
+    return false;
+  }
+
+  leave(key: string): void {
+    this.#local.leave(key);
+    this.#other.leave(key);
   }
 }
 

@@ -10,6 +10,8 @@ export interface LentLimitOptions {
   /** The most of each key in this worker, if it may not have as many. */
   readonly ownMax?: number;
   readonly workers: number;
+  /** How many are asked for at once, and in advance; 0: none but those that are needed. By default, some of `max`. */
+  readonly block?: number;
   /** Closes one for another worker. @returns whether it did; then it has left */
   readonly evict?: () => boolean;
   /** Sends to the supervisor. */
@@ -62,13 +64,13 @@ export class LentLimit implements CountLimit {
   readonly #holdings = new Map<string, Holding>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ limit, max, ownMax = max, workers, evict = () => false, tell = tellSupervisor }: LentLimitOptions) {
+  constructor({ limit, max, ownMax = max, workers, block, evict = () => false, tell = tellSupervisor }: LentLimitOptions) {
     this.max = max;
     this.#limit = limit;
     this.#ownMax = ownMax;
     this.#evict = evict;
     this.#tell = tell;
-    this.#block = Math.max(1, Math.min(BLOCK_MAX, Math.floor(max / (8 * workers))));
+    this.#block = block ?? Math.max(1, Math.min(BLOCK_MAX, Math.floor(max / (8 * workers))));
   }
 
   tryEnter(key: string): boolean {
@@ -98,8 +100,7 @@ export class LentLimit implements CountLimit {
     const holding = this.#of(key);
     holding.used -= 1;
     this.#serve(holding);
-    const unused = holding.held - holding.used;
-    if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
+    this.#releaseUnused(key, holding);
   }
 
   /** The allocator has lent so many; 0: there is nothing left. */
@@ -117,6 +118,7 @@ export class LentLimit implements CountLimit {
       for (const { settle } of refused) settle(false);
     }
     if (holding.waiting.length > 0) this.#ask(key, holding);
+    this.#releaseUnused(key, holding);
   }
 
   /** Another worker needs some. Half of what is unused is left, for those who come here. @returns whether there was any */
@@ -142,6 +144,11 @@ export class LentLimit implements CountLimit {
     holding.asking = { mayEvict };
     const count = Math.min(Math.max(this.#block, holding.waiting.length), this.#ownMax - holding.held);
     this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count, mayEvict });
+  }
+
+  #releaseUnused(key: string, holding: Holding): void {
+    const unused = holding.held - holding.used;
+    if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
   }
 
   #release(key: string, holding: Holding, count: number): void {

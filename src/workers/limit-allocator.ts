@@ -7,6 +7,8 @@ export interface AllocatedLimits {
   readonly maxPerTenant: number;
   /** So many of the last ones are for organizations that have none. */
   readonly reserved: number;
+  /** Whether no organization may have more than are left for the others. */
+  readonly leavesAsMany?: boolean;
 }
 
 /** What the allocator asks of workers, by their numbers. */
@@ -27,6 +29,8 @@ export interface AllocatorEvents {
 export interface AllocatorOptions {
   /** Whether workers wait until others need less. Otherwise they are told when all others have kept what they have. */
   readonly isPatient: boolean;
+  /** Whether workers may have some unused, which they are asked for; true by default. */
+  readonly mayReclaim?: boolean;
 }
 
 /** A worker that waits until it may have more. */
@@ -65,6 +69,7 @@ const ASKING_MAX = 16;
 export class LimitAllocator {
   readonly #events: AllocatorEvents;
   readonly #isPatient: boolean;
+  readonly #mayReclaim: boolean;
   #limits: AllocatedLimits | undefined;
   /** How many each worker has of each organization. */
   readonly #held = new Allocations();
@@ -76,9 +81,10 @@ export class LimitAllocator {
   /** The workers that owe sessions of an organization. */
   readonly #debtors = new Map<string, Set<number>>();
 
-  constructor(events: AllocatorEvents, { isPatient }: AllocatorOptions = { isPatient: true }) {
+  constructor(events: AllocatorEvents, { isPatient, mayReclaim = true }: AllocatorOptions = { isPatient: true }) {
     this.#events = events;
     this.#isPatient = isPatient;
+    this.#mayReclaim = mayReclaim;
   }
 
   /** Set by the first worker that knows how many sessions the server has for them. */
@@ -184,9 +190,10 @@ export class LimitAllocator {
   }
 
   /** How many more the organization may have now. */
-  #roomFor(organizationId: string, { max, maxPerTenant, reserved }: AllocatedLimits): number {
+  #roomFor(organizationId: string, { max, maxPerTenant, reserved, leavesAsMany = false }: AllocatedLimits): number {
     const size = this.#held.sizeOf(organizationId);
-    return Math.min(maxPerTenant - size, (size === 0 ? max : max - reserved) - this.#held.total);
+    const free = (size === 0 ? max : max - reserved) - this.#held.total;
+    return Math.min(maxPerTenant - size, leavesAsMany ? Math.floor((free - size) / 2) : free);
   }
 
   /** Those that wait for a session of their own organization do not keep those from asking that need one of any; the fewest come first. */
@@ -205,7 +212,7 @@ export class LimitAllocator {
   /** Asks one worker after another to give up what is unused. When nothing is, something that is used is due, or the request is refused. */
   #reclaimFor(waiting: Waiting, of: string | undefined): void {
     waiting.of = of;
-    const holders = this.#held.holdersOf(of);
+    const holders = this.#mayReclaim ? this.#held.holdersOf(of) : [];
     const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
     // Who has some can wait: sessions that move to and fro cost more than they bring.
     if (this.#isPatient && of !== undefined && own > 0 && !waiting.isLong) return;

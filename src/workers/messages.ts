@@ -9,6 +9,7 @@ export type LentLimits =
   | 'clients of an organization'
   | 'unauthenticated connections'
   | 'HTTP connections'
+  | 'authenticated HTTP connections'
   | 'requests of an organization';
 
 /** The allocator of the backend sessions on a cluster. */

@@ -257,15 +257,17 @@ class Supervisor {
 
 /** The limits that are lent in blocks, to those who are let in or refused. */
 function lentLimits(config: Config): (readonly [LentLimits, LimitAllocator])[] {
-  const lent = (limit: LentLimits, max: number, maxPerTenant: number) => {
-    const allocator = openAllocator(limit, { isPatient: false });
-    allocator.limit({ max, maxPerTenant, reserved: 0 });
+  const lent = (limit: LentLimits, max: number, maxPerTenant: number, leavesAsMany = false) => {
+    // What is divided by that rule is not lent in advance.
+    const allocator = openAllocator(limit, { isPatient: false, mayReclaim: !leavesAsMany });
+    allocator.limit({ max, maxPerTenant, reserved: 0, leavesAsMany });
     return [limit, allocator] as const;
   };
   return [
     lent('clients', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
     lent('unauthenticated connections', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
     lent('HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config.POSTERN_HTTP_CONNECTIONS_MAX),
+    lent('authenticated HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config.POSTERN_HTTP_CONNECTIONS_MAX, true),
     lent('clients of an organization', Number.POSITIVE_INFINITY, config.POSTERN_CLIENTS_PER_TENANT),
     lent('requests of an organization', Number.POSITIVE_INFINITY, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   ];

@@ -1,5 +1,6 @@
 import { reservedOf } from '../backend/pool/pool-fairness.ts';
 import type { Config } from '../config.ts';
+import { BothLimits, SharedLimit } from '../runtime/count-limit.ts';
 import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
@@ -135,6 +136,11 @@ class Worker {
           this.#lend('unauthenticated connections', config.POSTERN_CLIENTS_MAX, config, { ownMax, evict }),
         httpConnections: (ownMax) => (evict) =>
           this.#lend('HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config, { ownMax, evict }),
+        authenticatedHttpConnections: (ownMax) =>
+          new BothLimits(
+            new SharedLimit(ownMax),
+            this.#lend('authenticated HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config, { block: 0 }),
+          ),
         clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
         requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
       },
@@ -146,7 +152,7 @@ class Worker {
     limit: LentLimits,
     max: number,
     { POSTERN_WORKERS: workers }: Config,
-    own: Pick<LentLimitOptions, 'ownMax' | 'evict'> = {},
+    own: Pick<LentLimitOptions, 'ownMax' | 'block' | 'evict'> = {},
   ): LentLimit {
     const lent = new LentLimit({ limit, max, workers, ...own });
     this.#lent.set(limit, lent);

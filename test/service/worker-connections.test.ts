@@ -32,7 +32,8 @@ afterAll(() => installation.remove());
 const strangers: RawClient[] = [];
 afterEach(async () => {
   for (const { socket } of strangers.splice(0)) socket.destroy();
-  await eventually('they have left', async () => (await connectionsOf('wire')) === 0);
+  // One asks for the metrics.
+  await eventually('they have left', async () => (await connectionsOf('wire')) === 0 && (await connectionsOf('http')) === 1);
 });
 
 /** What all workers say together. */
@@ -63,6 +64,46 @@ it('as many HTTP connections may be open as the limit says, wherever they are; t
     await eventually('another one is closed', () => closed() === CONNECTIONS + n + 1);
   }
   expect(strangers.slice(-4).map(({ socket }) => socket.closed)).toEqual([false, false, false, false]);
+});
+
+it('an organization keeps as many HTTP connections as it leaves for others, wherever they are', async () => {
+  const port = Number(new URL(postern.httpUrl).port);
+  const asking = plainRequest(organization.apiKey, { sql: 'SELECT 1 AS one' });
+  const openKnown = async () => {
+    const client = await RawClient.open(port);
+    strangers.push(client);
+    expect((await client.ask(asking)).status).toBe(200);
+    return client;
+  };
+  const restarted = await killWorker(postern);
+  const kept: RawClient[] = [];
+  while (kept.length < CONNECTIONS / 2) kept.push(await openKnown());
+  const beyond = [await openKnown(), await openKnown()];
+  await come(port, 2 * CONNECTIONS);
+  await eventually('all that are beyond the limit are closed', () => closed() === strangers.length - CONNECTIONS);
+  expect([...kept, ...beyond].map(({ socket }) => socket.closed)).toEqual([...kept.map(() => false), true, true]);
+  await restarted();
+  // The new worker keeps none while the other has so many.
+  for (let n = 0; n < 4; n += 1) await openKnown();
+  await come(port, 2 * CONNECTIONS);
+  await eventually('all that are beyond the limit are closed', () => closed() === strangers.length - CONNECTIONS);
+  for (const client of kept) expect((await client.ask(asking)).status).toBe(200);
+  // Some have left before it was known whether they may be kept.
+  for (const { socket } of kept) socket.destroy();
+  for (let n = 0; n < 20; n += 1) {
+    const client = await RawClient.open(port);
+    client.send(asking);
+    client.socket.destroy();
+  }
+  await eventually('as many as before are kept', async () => {
+    const again: RawClient[] = [];
+    while (again.length < CONNECTIONS / 2) again.push(await openKnown());
+    await come(port, 2 * CONNECTIONS);
+    await eventually('all that are beyond the limit are closed', () => closed() === strangers.length - CONNECTIONS);
+    const areKept = again.every(({ socket }) => !socket.closed);
+    for (const { socket } of again) socket.destroy();
+    return areKept;
+  });
 });
 
 it('as many may be about to log in as the limit says, wherever they are; then one of them goes for each that comes', async () => {

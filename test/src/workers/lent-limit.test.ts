@@ -120,3 +120,66 @@ describe('a limit that is lent', () => {
     }
   });
 });
+
+describe('a limit of which no key has more than it leaves for the others', () => {
+  it('is that of all workers together', async () => {
+    const workers = new Workers(12, 2, true);
+    expect(await letIn(workers.of(1), 12, 'acme')).toBe(6);
+    expect(await letIn(workers.of(2), 1, 'acme')).toBe(0);
+    expect(await letIn(workers.of(2), 12, 'other')).toBe(3);
+    workers.of(1).leave('acme');
+    expect(await letIn(workers.of(2), 1, 'acme')).toBe(0);
+    for (let n = 0; n < 3; n += 1) workers.of(2).leave('other');
+    expect(await letIn(workers.of(2), 2, 'acme')).toBe(1);
+  });
+
+  it('is not kept by a worker that does not use it', async () => {
+    const workers = new Workers(12, 2, true);
+    expect(await letIn(workers.of(1), 12, 'acme')).toBe(6);
+    for (let n = 0; n < 6; n += 1) workers.of(1).leave('acme');
+    workers.hanging.add(1);
+    expect(await letIn(workers.of(2), 12, 'acme')).toBe(6);
+    workers.kill(2);
+    workers.start(2);
+    expect(await letIn(workers.of(2), 12, 'acme')).toBe(6);
+  });
+
+  it('is never exceeded, and all of it can be used, whoever comes and leaves where', async () => {
+    const seeded = new SeededRandom(20261128);
+    const random = (limit: number) => seeded.below(limit);
+    const keys = ['acme', 'other', 'third'];
+    for (let run = 0; run < 20; run += 1) {
+      const count = 2 + random(3);
+      const max = 1 + random(run < 10 ? 12 : 100);
+      const workers = new Workers(max, count, true);
+      const used: { readonly limit: LentLimit; readonly key: string }[] = [];
+      const isThere = ({ limit }: { readonly limit: LentLimit }) => [...workers.limits.values()].includes(limit);
+      const sizeOf = (key: string) => used.filter((one) => one.key === key).length;
+      const roomFor = (key: string) => Math.max(0, Math.floor((max - used.length - sizeOf(key)) / 2));
+      for (let step = 0; step < 200; step += 1) {
+        const worker = 1 + random(count);
+        const what = random(40);
+        if (what === 0) {
+          workers.kill(worker);
+          used.splice(0, used.length, ...used.filter(isThere));
+          workers.start(worker);
+        } else if (what < 15) {
+          for (const { limit, key } of used.splice(random(used.length + 1), 1)) limit.leave(key);
+        } else {
+          const one = { limit: workers.of(worker), key: keys[random(3)] ?? '' };
+          const enter = one.limit.tryEnter(one.key) ? Promise.resolve(true) : one.limit.enter(one.key);
+          void enter.then((isLetIn) => {
+            if (!isLetIn || !isThere(one)) return;
+            expect(roomFor(one.key)).toBeGreaterThan(0);
+            used.push(one);
+          });
+        }
+        if (random(3) === 0) await vi.advanceTimersByTimeAsync(random(4));
+      }
+      await vi.advanceTimersByTimeAsync(3_000);
+      const key = keys[random(3)] ?? '';
+      const room = roomFor(key);
+      expect(await letIn(workers.of(1 + random(count)), room + 1, key)).toBe(room);
+    }
+  });
+});

@@ -12,10 +12,13 @@ export class Workers {
   messages = 0;
   readonly #max: number;
   readonly #count: number;
+  readonly #block: { readonly block?: number };
 
-  constructor(max: number, count: number) {
+  /** @param leavesAsMany no key may have more than are left for the others; otherwise each may have all */
+  constructor(max: number, count: number, leavesAsMany = false) {
     this.#max = max;
     this.#count = count;
+    this.#block = leavesAsMany ? { block: 0 } : {};
     this.allocator = new LimitAllocator(
       {
         granted: (worker, key, granted) => this.#later(worker, (limit) => limit.granted(key, granted)),
@@ -26,9 +29,9 @@ export class Workers {
         owe: () => expect.fail('nothing that is used is ever due'),
         settled: () => {},
       },
-      { isPatient: false },
+      { isPatient: false, mayReclaim: !leavesAsMany },
     );
-    this.allocator.limit({ max: Number.POSITIVE_INFINITY, maxPerTenant: max, reserved: 0 });
+    this.allocator.limit({ max: leavesAsMany ? max : Number.POSITIVE_INFINITY, maxPerTenant: max, reserved: 0, leavesAsMany });
     for (let worker = 1; worker <= count; worker += 1) this.start(worker);
   }
 
@@ -41,7 +44,7 @@ export class Workers {
         if (message.kind === 'release') this.allocator.release(worker, message.organizationId, message.count);
       });
     };
-    const limit = new LentLimit({ limit: 'clients', max: this.#max, workers: this.#count, tell, ...(evict && { evict }) });
+    const limit = new LentLimit({ limit: 'clients', max: this.#max, workers: this.#count, tell, ...this.#block, ...(evict && { evict }) });
     this.limits.set(worker, limit);
     return limit;
   }
