@@ -4,9 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
-import type { Observe, Origin } from '../src/observation.ts';
+import type { Observe } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/error-fields.ts';
-import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Authenticator } from '../src/router/authentication/authenticator.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
@@ -17,11 +16,13 @@ import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
 import { errorResponse, tooManyClients } from './errors.ts';
-import { authenticate, type LoginMethod } from './login/authentication.ts';
-import { ClientConnection, ClientGone, type ClientStream } from './login/client-connection.ts';
+import type { LoginMethod } from './login/authentication.ts';
+import { ClientConnection, type ClientStream } from './login/client-connection.ts';
 import { handshake, type TlsPolicy } from './login/handshake.ts';
+import { logIn } from './login/log-in.ts';
+import { ClientGone } from './login/login-messages.ts';
 import { UnauthenticatedClients } from './login/unauthenticated-clients.ts';
-import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
+import { actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
 import { OpenSessions } from './sessions/open-sessions.ts';
 import { OrganizationDirectory } from './sessions/organization-sessions.ts';
@@ -71,7 +72,6 @@ const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
 const STAY_MS = 5_000;
 /** The key under which all clients count. */
 const ALL = '';
-const MAX_NAME_BYTES = 63;
 /** How long a client may take to read its final error. */
 const LAST_WORDS_MS = 1_000;
 
@@ -207,7 +207,9 @@ export class WireServer {
     try {
       const opening = await handshake(client, entrance.tls);
       if (opening.name === 'StartupMessage') {
-        const guest = await this.#logIn(client, opening, entrance);
+        const guest = await logIn(client, opening, entrance.method, this.#options.authenticator);
+        await this.#admit(client, guest.tenant);
+        this.#options.observe({ name: 'login.succeeded', origin: guest.origin, actor: actorOf(guest.tenant) });
         clearTimeout(deadline);
         await openSession(client, guest, this.#context);
       } else {
@@ -222,25 +224,12 @@ export class WireServer {
     }
   }
 
-  async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<AuthenticatedClient> {
-    const { authenticator, observe } = this.#options;
-    const user = requiredUser(startup);
-    const replication = wantsReplication(startup);
-    const origin = originOf(client, startup);
-    const tenant = await authenticate(client, user, authenticator, { method, channelBinding: client.channelBinding }, origin);
-    if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
-    const database = startup.parameters.get('database') || user;
-    if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
-    await this.#admit(client, tenant);
-    observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
-    return { tenant, startup, origin };
-  }
-
-  /** Handles an error before the session has started. */
+  /** Whether the error counts against the client's address. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
     return error instanceof ServiceError && this.#unauthenticated.has(client) && NO_FAULT[error.kind] !== true;
   }
 
+  /** Handles an error before the session has started. */
   #report(client: ClientConnection, error: unknown): void {
     if (error instanceof ClientGone) {
       if (!client.ended) client.destroy();
@@ -258,27 +247,4 @@ function destroyAll(clients: readonly ClientConnection[]): void {
 
 function shuttingDown(): ServiceError {
   return new ServiceError('shutting_down', 'terminating connection due to administrator command');
-}
-
-/** As in Postgres, longer names are truncated. */
-function requiredUser({ parameters }: StartupMessage): string {
-  const given = parameters.get('user') ?? '';
-  const user = Buffer.byteLength(given) <= MAX_NAME_BYTES ? given : Buffer.from(given).subarray(0, MAX_NAME_BYTES).toString();
-  if (user === '') throw new ServiceError('not_allowed', 'no PostgreSQL user name specified in startup packet');
-  return user;
-}
-
-/** @returns whether the client requests a replication connection */
-function wantsReplication({ parameters }: StartupMessage): boolean {
-  const value = parameters.get('replication') ?? 'false';
-  if (/^(?:f|fa|fal|fals|false|n|no|of|off|0)$/i.test(value)) return false;
-  if (/^(?:t|tr|tru|true|y|ye|yes|on|1|database)$/i.test(value)) return true;
-  throw new ServiceError('invalid_request', `invalid value for parameter "replication": "${value}"`, {
-    hint: 'Valid values are: "false", 0, "true", 1, "database".',
-  });
-}
-
-function originOf(client: ClientConnection, { parameters }: StartupMessage): Origin {
-  const applicationName = parameters.get('application_name');
-  return { surface: 'wire', sourceIp: client.remoteAddress, ...(applicationName === undefined ? {} : { applicationName }) };
 }

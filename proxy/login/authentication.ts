@@ -99,5 +99,5 @@ const MAX_RESPONSE_BYTES = { SASL: 1_024, password: 65_535 };
 
 function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {
   const tooLong = () => new ServiceError('unauthorized', `password authentication failed for user "${user}"`);
-  return client.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected], tooLong);
+  return client.login.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected], tooLong);
 }

@@ -1,14 +1,9 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
-import { ServiceError } from '../../src/errors.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
+import { ClientGone, LoginMessages } from './login-messages.ts';
 import type { TlsIdentity } from './tls-certificate.ts';
-
-/** The client has closed its side, or the connection was lost, while a message was expected. */
-export class ClientGone extends Error {
-  override readonly name = 'ClientGone';
-}
 
 /** A socket, or a stream that behaves like one. */
 export interface ClientStream extends Duplex {
@@ -31,16 +26,9 @@ export interface ClientReceiver {
   clientClosed(): void;
 }
 
-/** A wait for a complete message. */
-interface Reader {
-  /** Looks for the message in the received bytes. @returns whether the wait is over. @throws the error that refuses the message */
-  readonly look: () => boolean;
-  readonly reject: (error: unknown) => void;
-}
-
 /**
- * A client's socket. The login reads it message by message, on demand. After that a receiver gets all input, and uses
- * the stream to write and to pause the client. The listeners are set up once for both.
+ * A client's socket. The login reads its messages one by one. After that a receiver gets all input, and uses the stream to
+ * write and to pause the client. The listeners are set up once for both.
  */
 export class ClientConnection implements InputSource {
   readonly remoteAddress: string;
@@ -48,9 +36,8 @@ export class ClientConnection implements InputSource {
   index = -1;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
-  /** Received bytes that have not been read yet. */
-  #unread: Buffer = NOTHING;
-  #reader: Reader | undefined;
+  /** Undefined once a receiver gets the input. */
+  #login: LoginMessages | undefined;
   /** Bytes that are sent with the next write. */
   #held: readonly Uint8Array[] = NONE;
   #receiver: ClientReceiver | undefined;
@@ -65,6 +52,7 @@ export class ClientConnection implements InputSource {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
     this.#gone = gone;
+    this.#login = new LoginMessages(socket);
     this.#listen(socket);
   }
 
@@ -77,9 +65,10 @@ export class ClientConnection implements InputSource {
     return this.#tls?.channelBinding;
   }
 
-  /** Whether there are received bytes that have not been read. */
-  get hasUnread(): boolean {
-    return this.#unread.length > 0;
+  /** The messages of the login, until a receiver is attached. */
+  get login(): LoginMessages {
+    if (this.#login === undefined) throw new Error('the login is over');
+    return this.#login;
   }
 
   /** The stream, for writing, pausing and its end. */
@@ -88,16 +77,16 @@ export class ClientConnection implements InputSource {
   }
 
   /**
-   * Ends reading on demand. The receiver gets all input from now on, including the bytes that have not been read yet.
+   * Ends the login. The receiver gets all input from now on, including the bytes that have not been read yet.
    * @param input schedules the handling of input; `leave` is called when the connection is closed
    */
   attach(receiver: ClientReceiver, input: OrganizationInput): void {
     const socket = this.#socket;
-    const unread = this.#unread;
+    const unread = this.login.takeUnread();
+    this.#login = undefined;
     this.#receiver = receiver;
     if (socket.closed) input.leave();
     else this.#input = input;
-    this.#unread = NOTHING;
     socket.on('drain', () => this.#receiver?.clientDrained());
     if (socket.isPaused()) socket.resume();
     if (unread.length > 0) receiver.clientData(unread);
@@ -147,60 +136,20 @@ export class ClientConnection implements InputSource {
     this.#socket.destroy();
   }
 
-  /** The first received byte. It can still be read. @throws ClientGone */
-  firstByte(): Promise<number> {
-    return this.#read(() => this.#unread[0]);
-  }
-
-  /**
-   * @returns the packet after its length word, which counts itself
-   * @throws ClientGone, also when the length is less than `minBytes` or more than `maxBytes`
-   */
-  readPacket(minBytes: number, maxBytes: number): Promise<Buffer> {
-    return this.#read(() => {
-      const unread = this.#unread;
-      if (unread.length < LENGTH_BYTES) return undefined;
-      const length = unread.readUInt32BE(0);
-      if (length < minBytes || length > maxBytes) throw new ClientGone();
-      return unread.length < length ? undefined : this.#take(length).subarray(LENGTH_BYTES);
-    });
-  }
-
-  /**
-   * @param type the expected type; a message of another type is refused before the rest of it is read
-   * @param expected the message's name, for the error
-   * @param tooLong the error for a message longer than `maxBytes`, which is not read
-   * @returns the body
-   * @throws ClientGone, ServiceError `protocol_violation`
-   */
-  readMessage(type: number, expected: string, maxBytes: number, tooLong: () => ServiceError): Promise<Buffer> {
-    return this.#read(() => {
-      const unread = this.#unread;
-      const got = unread[0];
-      if (got === undefined) return undefined;
-      if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
-      if (unread.length < HEADER_BYTES) return undefined;
-      const length = unread.readUInt32BE(1);
-      if (length < LENGTH_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
-      if (length - LENGTH_BYTES > maxBytes) throw tooLong();
-      return unread.length < 1 + length ? undefined : this.#take(1 + length).subarray(HEADER_BYTES);
-    });
-  }
-
   /**
    * Starts TLS, as the server. Bytes already received are the beginning of the handshake.
    * @throws ClientGone when the handshake fails; it fails if ALPN does not include `postgresql`
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
     const plain = this.#socket.removeAllListeners('data').pause();
-    if (this.hasUnread) plain.unshift(this.#unread);
-    this.#unread = NOTHING;
+    if (this.login.hasUnread) plain.unshift(this.login.takeUnread());
     const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
     // Outside of a tls.Server, TLS errors after the handshake are reported only by this event, and the socket stays open.
     secure.on('_tlsError', () => secure.destroy());
     // libpq's asynchronous calls stall when a TLS record exceeds their buffer. Postgres' own records are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
     this.#socket = secure;
+    this.#login = new LoginMessages(secure);
     this.#listen(secure);
     if (!(await established(secure))) {
       secure.destroy();
@@ -220,13 +169,8 @@ export class ClientConnection implements InputSource {
 
   #arrived(chunk: Buffer): void {
     const input = this.#input;
-    if (input !== undefined) {
-      this.#received(chunk, input);
-      return;
-    }
-    this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
-    if (this.#reader === undefined) this.#socket.pause();
-    else this.#lookAgain(this.#reader);
+    if (input === undefined) this.#login?.arrived(chunk);
+    else this.#received(chunk, input);
   }
 
   #received(chunk: Buffer, input: OrganizationInput): void {
@@ -252,22 +196,13 @@ export class ClientConnection implements InputSource {
     if (socket.closed) this.#forget();
   }
 
-  #lookAgain(reader: Reader): void {
-    try {
-      if (reader.look()) this.#reader = undefined;
-    } catch (error) {
-      this.#reader = undefined;
-      reader.reject(error);
-    }
-  }
-
   #ended(): void {
-    this.#disappoint();
+    this.#login?.ended();
     if (this.#deferred === undefined) this.#receiver?.clientEnded();
   }
 
   #closed(): void {
-    this.#disappoint();
+    this.#login?.ended();
     if (this.#deferred === undefined) this.#forget();
   }
 
@@ -280,40 +215,6 @@ export class ClientConnection implements InputSource {
     this.#gone = ignore;
   }
 
-  /** The expected message will not arrive. */
-  #disappoint(): void {
-    this.#reader?.reject(new ClientGone());
-    this.#reader = undefined;
-  }
-
-  /** @param take takes the message from the received bytes; undefined: more are needed. @throws ClientGone, what `take` throws */
-  #read<T>(take: () => T | undefined): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const look = () => {
-        const found = take();
-        if (found !== undefined) resolve(found);
-        return found !== undefined;
-      };
-      if (look()) return;
-      const socket = this.#socket;
-      if (socket.readableEnded || socket.destroyed) throw new ClientGone();
-      if (socket.isPaused()) socket.resume();
-      this.#reader = { look, reject };
-    });
-  }
-
-  #take(length: number): Buffer {
-    const all = this.#unread;
-    if (length === all.length) {
-      this.#unread = NOTHING;
-      return all;
-    }
-    // A client that sends more than expected is paused until more is read.
-    this.#socket.pause();
-    this.#unread = all.subarray(length);
-    return all.subarray(0, length);
-  }
-
   #withHeld(bytes: Uint8Array): Uint8Array {
     const held = this.#held;
     if (held.length === 0) return bytes;
@@ -324,9 +225,6 @@ export class ClientConnection implements InputSource {
 
 const NOTHING = Buffer.alloc(0);
 const NONE: readonly Uint8Array[] = [];
-const LENGTH_BYTES = 4;
-/** Type and length. */
-const HEADER_BYTES = 1 + LENGTH_BYTES;
 const KEEPALIVE_MS = 30_000;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;

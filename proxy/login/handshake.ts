@@ -8,7 +8,8 @@ import {
   unsupportedProtocol,
 } from '../../src/protocol/startup.ts';
 import { protocolViolation } from '../errors.ts';
-import { type ClientConnection, ClientGone } from './client-connection.ts';
+import type { ClientConnection } from './client-connection.ts';
+import { ClientGone } from './login-messages.ts';
 import type { TlsIdentity } from './tls-certificate.ts';
 
 /** Whether and how the wire door uses TLS. */
@@ -34,7 +35,7 @@ const MAX_STARTUP_BYTES = 10_000;
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
-  if ((await client.firstByte()) === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
+  if ((await client.login.firstByte()) === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
   const first = decodePacket(client, await readPacket(client));
   const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
   if (packet.name === 'CancelRequest') return packet;
@@ -85,7 +86,7 @@ function identityFor({ mode, identity }: TlsPolicy): TlsIdentity | undefined {
 
 /** Clients send nothing before the answer, but an attacker might inject bytes (CVE-2021-23214). After `S` they make the TLS handshake fail. */
 function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENCRequest'): void {
-  if (!client.hasUnread) return;
+  if (!client.login.hasUnread) return;
   throw protocolViolation(`received unencrypted data after ${request === 'SSLRequest' ? 'SSL' : 'GSSAPI encryption'} request`, {
     detail: 'This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.',
   });
@@ -93,7 +94,7 @@ function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENC
 
 /** As in Postgres, a client that does not use the protocol gets no reply. */
 function readPacket(client: ClientConnection): Promise<Buffer> {
-  return client.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
+  return client.login.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
 }
 
 function decodePacket(client: ClientConnection, packet: Buffer): StartupPacket {
