@@ -10,11 +10,11 @@ import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
-import { neonRoutes } from './neon/route.ts';
-import { neonOperation } from './neon/schemas.ts';
+import { neonOperation, neonRoutes } from './neon/route.ts';
 import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
-import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
+import { Admission, limitRequests } from './plugins/admission.ts';
 import { requireBearer } from './plugins/bearer.ts';
+import { bodyBoundsOf } from './plugins/body-memory.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { corsOf } from './plugins/cors.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
@@ -22,8 +22,9 @@ import { ambiguityOf, refuseAmbiguousHeads } from './plugins/refusals/ambiguous-
 import { refuseOtherHosts, servedHosts } from './plugins/refusals/served-hosts.ts';
 import { PathPatterns, refuseUnknownRoutes } from './plugins/refusals/unknown-routes.ts';
 import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
+import { RequestOutcomes } from './plugins/request-outcomes.ts';
 import { trackRequests } from './plugins/request-tracking.ts';
-import { CallEnds, requestIdOf } from './request-context.ts';
+import { requestIdOf } from './request-context.ts';
 import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/account/audit.ts';
@@ -93,7 +94,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
       isRefused: (request) => ambiguityOf(request) !== undefined || !isServedHost(request.headers.host),
     });
-  const ends = new CallEnds(observe);
+  const ends = new RequestOutcomes(observe);
   const admission = options.admission ?? new Admission(new LocalLimit(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT));
   const underWay = options.underWay ?? new ListedRequests();
   const served: Served[] = [];

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
-import { LINES_TYPE } from '../plugins/accept-header.ts';
+import { LINES_TYPE } from '../responses/media-types.ts';
 import { type Problem, problem } from '../responses/reply-schemas.ts';
 import type { DocumentedOperation as Operation, ReplyDescription } from '../routes/operation.ts';
 import { noBody } from '../routes/request-schemas.ts';

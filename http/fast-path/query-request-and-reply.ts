@@ -10,16 +10,18 @@ import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts'
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/chunk-pool.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { Admission } from '../plugins/admission.ts';
-import { replacementHeaders } from '../plugins/bearer.ts';
 import { problemFor } from '../plugins/problems.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
 import type { IsServedHost } from '../plugins/refusals/served-hosts.ts';
-import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
+import { replacementHeaders } from '../plugins/reply-headers.ts';
+import type { RequestOutcomes } from '../plugins/request-outcomes.ts';
+import { openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { compress, compressed, encodingFor, piecesOf } from '../responses/compression.ts';
+import { JSON_TYPE } from '../responses/media-types.ts';
 import { pipeStream } from '../responses/pipe-stream.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';
-import { JSON_TYPE, timeoutOf } from '../routes/route-context.ts';
+import { timeoutOf } from '../routes/statement-timeout.ts';
 import type { PlainQueryRequest } from './plain-query-request.ts';
 import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
@@ -32,7 +34,7 @@ export interface ExchangeContext extends RefusalContext {
   readonly config: Config;
   readonly admission: Admission;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
-  readonly ends: CallEnds;
+  readonly ends: RequestOutcomes;
   readonly isServedHost: IsServedHost;
   /** Replies to web pages have headers that are not written here. */
   readonly hasCors: boolean;

@@ -3,7 +3,8 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { authenticateBearer, type KeyRing, warnOfReplacement } from '../plugins/bearer.ts';
+import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
+import { warnOfReplacement } from '../plugins/reply-headers.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';
 
 /**

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
 import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
 import { totalOf } from '../../src/sql/result/result-format.ts';
@@ -6,11 +7,63 @@ import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
+import { JSON_TYPE } from '../responses/media-types.ts';
 import { errorBody } from '../responses/reply-memory.ts';
-import { JSON_TYPE, type RouteContext, timeoutOf } from '../routes/route-context.ts';
+import type { DocumentedOperation } from '../routes/operation.ts';
+import { noQuery } from '../routes/request-schemas.ts';
+import type { RouteContext } from '../routes/route-context.ts';
+import { timeoutOf } from '../routes/statement-timeout.ts';
 import { authenticateNeon } from './authentication.ts';
 import { renderNeonError } from './errors.ts';
 import { echoedHeaders, readNeonRequest } from './request.ts';
+import { neonError, neonReply, neonRequest } from './schemas.ts';
+
+const NOTHING = Object.fromEntries(Object.keys(neonError.shape).map((name) => [name, null]));
+const exampleError = (message: string, code: string) => ({ ...NOTHING, message, severity: 'ERROR', code });
+const flag = (description: string) => z.enum(['true', 'false']).exactOptional().describe(description);
+
+/** For the OpenAPI document. */
+export const neonOperation = {
+  method: 'POST',
+  path: '/sql',
+  operationId: 'neonSql',
+  tag: 'Serverless drivers',
+  summary: 'What @neondatabase/serverless sends',
+  description:
+    "One statement, or several as one transaction, with the headers, bodies and errors of Neon's driver. The key may also be the password of the connection string in Neon-Connection-String. The body is JSON, whatever its Content-Type says.",
+  needsKey: true,
+  query: noQuery,
+  headers: {
+    'Neon-Connection-String': z.string().exactOptional().describe('postgres://organization:key@host/organization'),
+    'Neon-Raw-Text-Output': flag("true: all values are strings in Postgres' text format"),
+    'Neon-Array-Mode': flag('true: rows as arrays'),
+    'Neon-Batch-Isolation-Level': z.enum(['ReadUncommitted', 'ReadCommitted', 'RepeatableRead', 'Serializable']).exactOptional(),
+    'Neon-Batch-Read-Only': flag('true: a transaction that only reads'),
+    'Neon-Batch-Deferrable': flag('true: with Serializable and read-only, wait for a snapshot that cannot fail'),
+  },
+  body: neonRequest,
+  bodyExample: { query: 'select 1 as id where $1 > 0', params: ['1'] },
+  replies: {
+    200: {
+      description: 'The result, or the results.',
+      schema: neonReply,
+      example: {
+        fields: [{ name: 'id', dataTypeID: 23, tableID: 0, columnID: 0, dataTypeSize: 4, dataTypeModifier: -1, format: 'text' }],
+        rowAsArray: false,
+        rows: [{ id: 1 }],
+        command: 'SELECT',
+        rowCount: 1,
+      },
+    },
+  },
+  errors: [],
+  ownErrors: {
+    400: { description: 'Nearly every error.', schema: neonError, example: exampleError('syntax error at or near "selec"', '42601') },
+    413: { description: 'The body is too large.', schema: neonError, example: exampleError('request is too large', '54000') },
+    500: { description: 'An internal error.', schema: neonError, example: exampleError('internal error', 'XX000') },
+    507: { description: 'The result is too large.', schema: neonError, example: exampleError('response is too large', '54000') },
+  },
+} as const satisfies DocumentedOperation;
 
 /**
  * `POST /sql` for `@neondatabase/serverless`, with its headers, bodies and errors. Unlike Neon's proxy, it refuses statements that

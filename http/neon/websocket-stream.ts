@@ -5,7 +5,7 @@ import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
-import { holdBody } from '../plugins/admission.ts';
+import { holdBody } from '../plugins/body-memory.ts';
 
 /** Close codes: RFC 6455 section 7.4.1, and https://www.iana.org/assignments/websocket */
 const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];

@@ -1,10 +1,8 @@
-export const LINES_TYPE = 'application/x-ndjson';
-/** @see https://www.rfc-editor.org/rfc/rfc4180#section-3 */
-export const CSV_TYPE = 'text/csv; charset=utf-8; header=present';
-const JSON_TYPE = 'application/json';
+import { LINES_TYPE, MARKDOWN_TYPE } from '../responses/media-types.ts';
+
+const JSON_RANGE = 'application/json';
 const CSV_RANGE = 'text/csv';
 const HTML_TYPE = 'text/html';
-export const MARKDOWN_TYPE = 'text/markdown';
 
 /** In the form of one JSON document, of one document a line, or of comma-separated values. */
 export type ResultForm = 'json' | 'lines' | 'csv';
@@ -17,7 +15,7 @@ export function preferredForm(accept = ''): ResultForm {
   // Few clients accept another form than JSON, so nothing else is parsed for most.
   if (!/ndjson|csv/i.test(accept)) return 'json';
   const weights = new Map(accept.split(',').map(weighted));
-  const [json = 0, lines = 0, csv = 0] = [JSON_TYPE, LINES_TYPE, CSV_RANGE].map((type) => weights.get(type));
+  const [json = 0, lines = 0, csv = 0] = [JSON_RANGE, LINES_TYPE, CSV_RANGE].map((type) => weights.get(type));
   if (csv > Math.max(json, lines)) return 'csv';
   return lines > json ? 'lines' : 'json';
 }

@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { digestText } from '../../src/auth/api-key.ts';
-import type { KeyScope } from '../../src/catalog/organizations/organization.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
+import { warnOfReplacement } from './reply-headers.ts';
 
 /** What is needed to authenticate a key. */
 export type KeyRing = Pick<Authenticator, 'authenticate' | 'recognize'>;
@@ -34,33 +34,6 @@ export async function authenticateBearer(authenticator: KeyRing, { headers, call
   call.tenant = await authenticator.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
   warnOfReplacement(call.tenant, reply);
 }
-
-/** Each scope allows what those before it do. */
-const SCOPES: readonly KeyScope[] = ['read', 'write', 'admin'];
-
-/** Refuses keys whose scope does not allow this one. Runs after the authentication. */
-export function requireScope(scope: KeyScope): onRequestHookHandler {
-  return (request, _reply, done) => {
-    const { key } = tenantOf(request);
-    done(
-      SCOPES.indexOf(key.scope) >= SCOPES.indexOf(scope)
-        ? undefined
-        : new ServiceError('forbidden', `this needs a key with the scope ${scope}; this one has ${key.scope}`),
-    );
-  };
-}
-
-/** Says in the reply that another key takes the place of this one. */
-export function warnOfReplacement(tenant: Tenant, reply: FastifyReply): void {
-  if (tenant.key.replacedBy !== null) reply.headers(replacementHeaders(tenant));
-}
-
-/** Empty for most keys. */
-export function replacementHeaders({ key: { replacedBy, expiresAt } }: Tenant): Readonly<Record<string, string>> {
-  return replacedBy === null ? NONE : { 'api-key-replaced-by': `${replacedBy}; until="${expiresAt?.toISOString() ?? ''}"` };
-}
-
-const NONE: Readonly<Record<string, string>> = {};
 
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined) throw MISSING;

@@ -4,8 +4,7 @@ import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { IdempotentRequest, OnceReply } from '../../src/sql/execution/transactions/idempotency.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
-import { JSON_TYPE } from '../routes/route-context.ts';
-import { CSV_TYPE, LINES_TYPE } from './accept-header.ts';
+import { CSV_TYPE, JSON_TYPE, LINES_TYPE } from '../responses/media-types.ts';
 
 export const IDEMPOTENCY_HEADERS = {
   'Idempotency-Key': z

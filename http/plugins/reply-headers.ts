@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Tenant } from '../../src/router/tenant.ts';
 import type { Cors } from './cors.ts';
 
 /** Adds the headers to every reply, also to those without a route. */
@@ -25,3 +26,15 @@ export function setHeaders({ id, headers }: Pick<FastifyRequest, 'id' | 'headers
   const forPages = cors?.(headers.origin);
   if (forPages !== undefined) reply.headers(forPages);
 }
+
+/** Says in the reply that another key takes the place of this one. */
+export function warnOfReplacement(tenant: Tenant, reply: FastifyReply): void {
+  if (tenant.key.replacedBy !== null) reply.headers(replacementHeaders(tenant));
+}
+
+/** Empty for most keys. */
+export function replacementHeaders({ key: { replacedBy, expiresAt } }: Tenant): Readonly<Record<string, string>> {
+  return replacedBy === null ? NONE : { 'api-key-replaced-by': `${replacedBy}; until="${expiresAt?.toISOString() ?? ''}"` };
+}
+
+const NONE: Readonly<Record<string, string>> = {};

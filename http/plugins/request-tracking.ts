@@ -1,8 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Origin } from '../../src/observation.ts';
 import type { ListedRequests } from '../connections/listed-requests.ts';
-import { type CallEnds, openContext, originOf, type RequestContext } from '../request-context.ts';
+import { openContext, originOf, type RequestContext } from '../request-context.ts';
 import type { ClientAddress } from './client-address.ts';
+import type { RequestOutcomes } from './request-outcomes.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -15,7 +16,7 @@ declare module 'fastify' {
 }
 
 /** Opens a {@link RequestContext} for each request, lists it, and reports the outcome of those that reached an operation. */
-export function trackRequests(app: FastifyInstance, ends: CallEnds, underWay: ListedRequests, clientAddress: ClientAddress): void {
+export function trackRequests(app: FastifyInstance, ends: RequestOutcomes, underWay: ListedRequests, clientAddress: ClientAddress): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
     const call = openContext(originOfRequest(request, clientAddress));

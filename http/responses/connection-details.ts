@@ -1,7 +1,13 @@
 import type { FastifyRequest } from 'fastify';
 import { type Config, isHost } from '../../src/config.ts';
 import { nameOf } from '../plugins/refusals/served-hosts.ts';
-import type { RouteContext, WireAddress } from '../routes/route-context.ts';
+
+/** The address of the wire door in replies. */
+export interface WireAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly sslmode: 'disable' | 'prefer' | 'require';
+}
 
 /** How an organization connects to the wire door: in parts, and as a URL. */
 export interface ConnectionDetails {
@@ -14,7 +20,7 @@ export function connectionDetails(
   id: string,
   apiKey: string | undefined,
   { headers }: FastifyRequest,
-  addressOf: RouteContext['connection'],
+  addressOf: (asked: string | undefined) => WireAddress,
 ): ConnectionDetails {
   const asked = nameOf(headers.host ?? '');
   const { host, port, sslmode } = addressOf(isHost(asked) ? asked : undefined);

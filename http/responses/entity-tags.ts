@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { JSON_TYPE } from '../routes/route-context.ts';
+import { JSON_TYPE } from './media-types.ts';
 
 /*
  * Entity tags tell whether a document is the one that the client knows. They are strong: a compressed reply has a tag of its own,

@@ -1,27 +1,14 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply } from 'fastify';
 import { CHUNK_BYTES, giveBack } from '../../src/sql/json/chunk-pool.ts';
-import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
-import { JSON_TYPE } from '../routes/route-context.ts';
 import { type Coding, compress, compressed, encodingFor, piecesOf, setEncoding } from './compression.ts';
 import { pipeStream } from './pipe-stream.ts';
 import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */
 const ONE_PIECE_MAX_BYTES = 8_192;
-
-/**
- * Sends a document that may be large. Until the client has received it, it counts with the organization's results in memory.
- * @throws ServiceError `too_many_requests`
- */
-export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, document: object): FastifyReply {
-  const body = Buffer.from(JSON.stringify(document));
-  const refusal = keepResults(call.results, body.length);
-  if (refusal !== undefined) throw refusal;
-  return reply.type(JSON_TYPE).send(body);
-}
 
 /**
  * Sends the result of a query without Fastify's handling of replies. Its memory is then used again.

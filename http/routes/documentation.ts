@@ -7,8 +7,9 @@ import { SCRIPT } from '../docs/pages/page-script.ts';
 import { STYLE } from '../docs/pages/page-style.ts';
 import { referencePage } from '../docs/pages/reference-page.ts';
 import { type ReferenceText, referenceTexts } from '../docs/reference-texts.ts';
-import { MARKDOWN_TYPE, prefersHtml } from '../plugins/accept-header.ts';
+import { prefersHtml } from '../plugins/accept-header.ts';
 import { shareCompressed } from '../responses/compression.ts';
+import { JSON_TYPE, MARKDOWN_TYPE } from '../responses/media-types.ts';
 import type { RouteContext } from './route-context.ts';
 
 /**
@@ -28,7 +29,7 @@ export function documentationRoutes(
     pagesOf(document, texts, { chapters: texts, wire: { host: config.POSTERN_PUBLIC_HOST, port: connection(undefined).port } }),
   );
   const headers = { 'content-security-policy': pagePolicy(), 'content-type': 'text/html; charset=utf-8' };
-  app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
+  app.get('/api/openapi.json', async (_request, reply) => reply.type(JSON_TYPE).send(json));
   app.get('/docs', async (_request, reply) => reply.headers(headers).send(pages().get('/docs')));
   for (const { path, markdown } of texts) {
     const bytes = shareCompressed(Buffer.from(markdown));

@@ -2,9 +2,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import type { z } from 'zod';
 import type { AuditAction } from '../../src/catalog/audit/entries/actions.ts';
 import type { KeyScope } from '../../src/catalog/organizations/organization.ts';
+import { ServiceError } from '../../src/errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import { validate } from '../json/validation.ts';
-import { requireScope } from '../plugins/bearer.ts';
+import { tenantOf } from '../plugins/bearer.ts';
 import { noQuery } from './request-schemas.ts';
 
 export interface ReplyDescription {
@@ -103,4 +104,19 @@ export function serve(app: FastifyInstance, { operation, handle }: Endpoint, aut
       return request.call.work;
     },
   });
+}
+
+/** Each scope allows what those before it do. */
+const SCOPES: readonly KeyScope[] = ['read', 'write', 'admin'];
+
+/** Refuses keys whose scope does not allow this one. Runs after the authentication. */
+function requireScope(scope: KeyScope): onRequestHookHandler {
+  return (request, _reply, done) => {
+    const { key } = tenantOf(request);
+    done(
+      SCOPES.indexOf(key.scope) >= SCOPES.indexOf(scope)
+        ? undefined
+        : new ServiceError('forbidden', `this needs a key with the scope ${scope}; this one has ${key.scope}`),
+    );
+  };
 }

@@ -2,7 +2,6 @@ import type { Placement } from '../../src/catalog/organizations/organization.ts'
 import type { QueryStatistics } from '../../src/catalog/query-statistics/query-statistics.ts';
 import type { Usage } from '../../src/catalog/usage/usage.ts';
 import type { Config } from '../../src/config.ts';
-import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { ApiKeys } from '../../src/router/accounts/api-keys.ts';
 import type { ConsoleSignIn } from '../../src/router/accounts/one-time-sign-in.ts';
@@ -13,15 +12,8 @@ import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Sessions } from '../../src/router/sessions/sessions.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
-import type { ErrorCode } from '../errors.ts';
 import type { RefusalCounter } from '../plugins/refusals/refusal-throttle.ts';
-
-/** The address of the wire door in replies. */
-export interface WireAddress {
-  readonly host: string;
-  readonly port: number;
-  readonly sslmode: 'disable' | 'prefer' | 'require';
-}
+import type { WireAddress } from '../responses/connection-details.ts';
 
 /** What the routes use. */
 export interface RouteContext {
@@ -63,38 +55,3 @@ export interface RouteContext {
   /** Whether PostgreSQL answers. */
   readonly ready: () => Promise<void>;
 }
-
-/** Errors before there is a database session. */
-export const LEASE_ERRORS: readonly ErrorCode[] = [
-  'pool_timeout',
-  'too_many_connections',
-  'backend_lost',
-  'database_busy',
-  'database_unavailable',
-];
-
-/** Errors while SQL runs. */
-export const SQL_ERRORS: readonly ErrorCode[] = [
-  'sql_error',
-  'forbidden',
-  'unsupported_statement',
-  'statement_canceled',
-  'lock_not_available',
-  'serialization_failure',
-  'deadlock_detected',
-  'statement_timeout',
-  'response_too_large',
-];
-
-/** Errors of an Idempotency-Key. */
-export const IDEMPOTENCY_ERRORS: readonly ErrorCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
-
-/** @throws ServiceError `invalid_request` for a longer timeout than the service allows */
-export function timeoutOf(wantedMs: number | undefined, config: Config): number {
-  const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
-  if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);
-  if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: must be a whole number from 1 to ${maxMs}`);
-  return wantedMs;
-}
-
-export const JSON_TYPE = 'application/json; charset=utf-8';

@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net';
 import pg from 'pg';
 import { afterEach, describe, expect, inject, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
-import { CallEnds } from '../../http/request-context.ts';
+import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
@@ -155,7 +155,7 @@ describe('once the service closes', () => {
       const shutdownMs = 500;
       await start(shutdownMs);
       const slow = await open(port);
-      const [add, told] = [vi.spyOn(CallEnds.prototype, 'add'), vi.spyOn(CallEnds.prototype, 'allReported')];
+      const [add, told] = [vi.spyOn(RequestOutcomes.prototype, 'add'), vi.spyOn(RequestOutcomes.prototype, 'allReported')];
       slow.send(request('select pg_sleep(60)'));
       await eventually('it is at work', () => service.observations.some(({ name }) => name === 'lease.granted'));
       const since = performance.now();

@@ -6,8 +6,8 @@ import Fastify, { type FastifyReply } from 'fastify';
 import { afterEach, expect, it } from 'vitest';
 import { ListedRequests } from '../../http/connections/listed-requests.ts';
 import { setHeadersAlways } from '../../http/plugins/reply-headers.ts';
+import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
 import { trackRequests } from '../../http/plugins/request-tracking.ts';
-import { CallEnds } from '../../http/request-context.ts';
 import { sendResult } from '../../http/responses/send-result.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -18,7 +18,7 @@ afterEach(() => app.close());
 /** A door that answers with what is made for each call. */
 async function serve(handler: (reply: FastifyReply) => Promise<void> | void): Promise<string> {
   app = Fastify();
-  trackRequests(app, new CallEnds(() => {}), new ListedRequests(), (address) => address);
+  trackRequests(app, new RequestOutcomes(() => {}), new ListedRequests(), (address) => address);
   setHeadersAlways(app);
   app.get('/', async (_request, reply) => handler(reply));
   return app.listen({ host: '127.0.0.1', port: 0 });

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, vi } from 'vitest';
-import { CallEnds } from '../../http/request-context.ts';
+import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
 import { eventually } from '../support/eventually.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -42,7 +42,7 @@ export class Talks {
   readonly service: TestService;
   readonly port: number;
   readonly #acme: TestOrganization;
-  readonly #ends = vi.spyOn(CallEnds.prototype, 'add');
+  readonly #ends = vi.spyOn(RequestOutcomes.prototype, 'add');
   #made = 0;
 
   private constructor(service: TestService, acme: TestOrganization) {
@@ -100,7 +100,7 @@ export class Talks {
     const { replies, whole } = await client.replies();
     // What was still at work when the connection ended is told later.
     await eventually('the door knows that it has ended', () => end.closed);
-    for (const ends of new Set(this.#ends.mock.contexts as CallEnds[])) await ends.allReported();
+    for (const ends of new Set(this.#ends.mock.contexts as RequestOutcomes[])) await ends.allReported();
     return { whole, replies: replies.map((reply) => said(reply, mark)), carriedOut: this.#carriedOut(mark) };
   }
 

@@ -1,7 +1,7 @@
 import type { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { auditReply, auditVerifyReply } from '../../responses/reply-schemas.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';

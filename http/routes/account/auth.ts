@@ -1,13 +1,14 @@
 import { ServiceError } from '../../../src/errors.ts';
 import { MAX_VALUES } from '../../json/json-reader.ts';
-import { bodyBoundsOf } from '../../plugins/admission.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
+import { bodyBoundsOf } from '../../plugins/body-memory.ts';
 import { connectionDetails } from '../../responses/connection-details.ts';
 import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../../responses/key-replies.ts';
 import { meReply, rotateKeyReply, signupReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from '../request-schemas.ts';
-import { type RouteContext, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 
 export const ORGANIZATION_TAG = 'Organization and key';
 export const EXAMPLE_ORGANIZATION = {

@@ -2,10 +2,13 @@ import { ServiceError } from '../../../src/errors.ts';
 import { once } from '../../../src/sql/execution/transactions/idempotency.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { JSON_TYPE } from '../../responses/media-types.ts';
 import { organizationDeletionReply, organizationReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { IDEMPOTENCY_ERRORS, LEASE_ERRORS } from '../operation-errors.ts';
 import { noQuery, organizationChanges, organizationDeletion } from '../request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 import { EXAMPLE_ORGANIZATION, ORGANIZATION_TAG } from './auth.ts';
 
 const update = {

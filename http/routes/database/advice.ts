@@ -3,10 +3,12 @@ import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
 import { ADVICE_MAX, giveAdvice } from '../../../src/sql/inspection/advice/advice.ts';
 import { RULE_NAMES, SEVERITIES } from '../../../src/sql/inspection/advice/rule.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { LEASE_ERRORS } from '../operation-errors.ts';
 import { noBody, noQuery } from '../request-schemas.ts';
-import { LEASE_ERRORS, type RouteContext, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 
 export const INSIGHTS_TAG = 'Insights';
 const TIMEOUT_MAX_MS = 10_000;

@@ -4,7 +4,7 @@ import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { showQueries } from '../../../src/sql/inspection/shown-query-statistics.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';

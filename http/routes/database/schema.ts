@@ -3,8 +3,10 @@ import { readSchema } from '../../../src/sql/inspection/schema/read-schema.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { CONDITIONAL_READ_HEADERS, ENTITY_TAG_HEADER, sendUnlessKnown } from '../../responses/entity-tags.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { LEASE_ERRORS } from '../operation-errors.ts';
 import { noBody } from '../request-schemas.ts';
-import { LEASE_ERRORS, type RouteContext, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 import { SCHEMA_EXAMPLE, schemaReply } from './schema-reply.ts';
 
 /** The length of a name in PostgreSQL, in bytes. */

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { SessionSignal } from '../../../src/router/sessions/local-sessions.ts';
 import { sessionNumberOf } from '../../connections/listed-requests.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody, noQuery } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { percentile } from '../../../src/catalog/usage/percentiles.ts';
 import { type StoredUsage, USAGE_PERIODS } from '../../../src/catalog/usage/stored-usage.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';

@@ -1,11 +1,14 @@
 import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { JSON_TYPE } from '../../responses/media-types.ts';
 import { migrationReply, migrationsReply } from '../../responses/reply-schemas.ts';
-import { sendDocument } from '../../responses/send-result.ts';
+import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { IDEMPOTENCY_ERRORS, LEASE_ERRORS, SQL_ERRORS } from '../operation-errors.ts';
 import { migrationRequest, noBody, noQuery } from '../request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 
 const TAG = 'Migrations';
 const EXAMPLE_MIGRATION = {

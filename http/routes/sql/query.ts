@@ -4,15 +4,18 @@ import type { QueryRequest } from '../../../src/sql/execution/query-request-and-
 import { runQueryOnce } from '../../../src/sql/execution/run-query.ts';
 import { CSV_FORMAT } from '../../../src/sql/result/csv-format.ts';
 import { linesFormat } from '../../../src/sql/result/result-format.ts';
-import { CSV_TYPE, LINES_TYPE, preferredForm } from '../../plugins/accept-header.ts';
+import { preferredForm } from '../../plugins/accept-header.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { problemOf } from '../../plugins/problems.ts';
+import { CSV_TYPE, JSON_TYPE, LINES_TYPE } from '../../responses/media-types.ts';
 import { queryLine, queryReply } from '../../responses/reply-schemas.ts';
 import { sendResult } from '../../responses/send-result.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { IDEMPOTENCY_ERRORS, LEASE_ERRORS, SQL_ERRORS } from '../operation-errors.ts';
 import { noQuery, queryRequest, usualQuery } from '../request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 
 export const EXAMPLE_QUERY_REPLY = {
   rows: [{ id: 1, total: '12.50', placedAt: '2025-01-31T09:30:00.123456Z' }],

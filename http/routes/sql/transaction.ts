@@ -3,10 +3,13 @@ import { runTransaction, runTransactionOnce, type TransactionRequest } from '../
 import { type StatementOutcome, totalOf } from '../../../src/sql/result/result-format.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { JSON_TYPE } from '../../responses/media-types.ts';
 import { transactionReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { IDEMPOTENCY_ERRORS, LEASE_ERRORS, SQL_ERRORS } from '../operation-errors.ts';
 import { noQuery, transactionRequest } from '../request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from '../route-context.ts';
+import type { RouteContext } from '../route-context.ts';
+import { timeoutOf } from '../statement-timeout.ts';
 import { EXAMPLE_QUERY_REPLY } from './query.ts';
 
 const transaction = {
