@@ -38,7 +38,7 @@ const CONTROL_HEAD_BYTES = 6;
 export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
   readonly #socket: Socket;
-  readonly #rooms: FrameBudgets;
+  readonly #budgets: FrameBudgets;
   #held: MemoryReservation;
   #isAuthenticated = false;
   /** The length of the incomplete frame. */
@@ -51,12 +51,12 @@ export class WebSocketStream extends Duplex {
   #hasEnded = false;
 
   /** @param socket the WebSocket's socket */
-  constructor(webSocket: WebSocket, socket: Socket, rooms: FrameBudgets) {
+  constructor(webSocket: WebSocket, socket: Socket, budgets: FrameBudgets) {
     super({ allowHalfOpen: false });
     this.#webSocket = webSocket;
     this.#socket = socket;
-    this.#rooms = rooms;
-    this.#held = new MemoryReservation(rooms.unauthenticated, UNAUTHENTICATED, LOGIN_BYTES);
+    this.#budgets = budgets;
+    this.#held = new MemoryReservation(budgets.unauthenticated, UNAUTHENTICATED, LOGIN_BYTES);
     socket.prependListener('data', ({ length }: Buffer) => this.#arrived(length));
     webSocket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary));
     for (const control of ['ping', 'pong']) webSocket.on(control, ({ length }: Buffer) => this.#arrived(-length - CONTROL_HEAD_BYTES));
@@ -75,8 +75,8 @@ export class WebSocketStream extends Duplex {
   /** Called when the client is authenticated. Its frames then count in the budget of its organization. */
   known(organizationId: string): void {
     this.#held.end();
-    this.#rooms.connections.authenticated(this.#socket, organizationId);
-    this.#held = new MemoryReservation(this.#rooms.bodies, organizationId);
+    this.#budgets.connections.authenticated(this.#socket, organizationId);
+    this.#held = new MemoryReservation(this.#budgets.bodies, organizationId);
     this.#isAuthenticated = true;
     this.#count();
   }

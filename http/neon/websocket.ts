@@ -10,7 +10,7 @@ import { type FrameBudgets, LOGIN_BYTES, WebSocketStream } from './websocket-str
 /** Begins a session of PostgreSQL's protocol with cleartext authentication, because these clients send the key without waiting. */
 export type OpenWire = (stream: WebSocketStream, client: { readonly remoteAddress: string }) => void;
 
-export interface WireSocketsOptions {
+export interface WebSocketEndpointOptions {
   readonly openWire: OpenWire;
   readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
@@ -39,21 +39,21 @@ const UNANSWERED_MAX = 2;
 
 /** WebSockets at `/v2` that carry PostgreSQL's protocol, for the `Client` and `Pool` of `@neondatabase/serverless`. */
 export class WebSocketEndpoint {
-  readonly #options: WireSocketsOptions;
+  readonly #options: WebSocketEndpointOptions;
   readonly #server: WebSocketServer;
-  readonly #rooms: FrameBudgets;
+  readonly #budgets: FrameBudgets;
   readonly #clients = new Map<WebSocket, Client>();
   #pinging: NodeJS.Timeout | undefined;
   #closing = false;
   #deadline: NodeJS.Timeout | undefined;
 
-  constructor(options: WireSocketsOptions) {
+  constructor(options: WebSocketEndpointOptions) {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
     const { bodies, connections } = options;
     const unauthenticatedBytes = UNAUTHENTICATED_FRAMES * (maxPayload + LOGIN_BYTES);
     const unauthenticated = new MemoryBudget({ perOrganizationBytes: unauthenticatedBytes, allBytes: Number.POSITIVE_INFINITY });
-    this.#rooms = { bodies, connections, unauthenticated };
+    this.#budgets = { bodies, connections, unauthenticated };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 
@@ -79,7 +79,7 @@ export class WebSocketEndpoint {
     const forwardedFor = headers['x-forwarded-for'];
     const { openWire, clientAddress } = this.#options;
     const remoteAddress = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
-    openWire(new WebSocketStream(webSocket, socket, this.#rooms), { remoteAddress });
+    openWire(new WebSocketStream(webSocket, socket, this.#budgets), { remoteAddress });
   }
 
   /** Any received byte shows that the client is alive, because a pong waits behind the frame that the client is sending. */

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../../src/errors.ts';
-import { MAX_VALUES } from '../../json/json-reader.ts';
+import { MAX_VALUES } from '../../json/incremental-json-reader.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { bodyBoundsOf } from '../../plugins/body-memory.ts';
 import { connectionDetails } from '../../responses/connection-details.ts';

@@ -1,6 +1,7 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
-import { parseJson, readJsonInSlices } from '../../http/json/json-body.ts';
+import { readJsonInSlices } from '../../http/json/json-body.ts';
+import { parseJson } from '../../http/json/parse-json.ts';
 import { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { SeededRandom } from '../support/random.ts';
 

@@ -1,7 +1,7 @@
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
-import { changesAsDouble, isNumberByte } from './json-number.ts';
-import { AT_ONCE_BYTES, endOfPart, endOfPlain, malformed, QUOTE, unescaped } from './json-string.ts';
+import { changesAsDouble, isNumberByte } from './number-literals.ts';
+import { AT_ONCE_BYTES, endOfPart, endOfPlain, malformed, QUOTE, unescaped } from './string-literals.ts';
 
 /** Deeper than any real request. Recursive functions on the value stay far from a stack overflow. */
 const MAX_DEPTH = 100;
