@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { ServiceError } from '../errors.ts';
-import type { MovedTable } from './contents.ts';
+import type { CopiedTable } from './contents.ts';
 
 /** A table's rows and their checksum, which does not depend on their order. The output function is called, and no cast of the tenant's. */
 const summary = (table: string) =>
@@ -24,7 +24,7 @@ export interface Comparison {
  * @returns how many rows there are in all
  * @throws ServiceError `internal` for one that differs
  */
-export async function compareTables(source: pg.Client, target: pg.Client, tables: readonly MovedTable[]): Promise<number> {
+export async function compareTables(source: pg.Client, target: pg.Client, tables: readonly CopiedTable[]): Promise<number> {
   let all = 0;
   for (const table of tables) {
     const { rows, difference } = await compareTable(source, target, table);
@@ -34,7 +34,7 @@ export async function compareTables(source: pg.Client, target: pg.Client, tables
   return all;
 }
 
-export async function compareTable(source: pg.Client, target: pg.Client, { from, to }: MovedTable): Promise<Comparison> {
+export async function compareTable(source: pg.Client, target: pg.Client, { from, to }: CopiedTable): Promise<Comparison> {
   const [own, copied] = await Promise.all([summarize(source, from), summarize(target, to)]);
   const isSame = own.count === copied.count && own.checksum === copied.checksum;
   return { rows: Number(own.count), difference: isSame ? undefined : differs(from, own.count, copied.count) };
@@ -45,7 +45,7 @@ export async function compareTable(source: pg.Client, target: pg.Client, { from,
  * @returns how many there are in all
  * @throws ServiceError `internal` for one that differs
  */
-export async function compareCounts(source: pg.Client, target: pg.Client, tables: readonly MovedTable[]): Promise<number> {
+export async function compareCounts(source: pg.Client, target: pg.Client, tables: readonly CopiedTable[]): Promise<number> {
   let rows = 0;
   for (const { from, to } of tables) {
     const [own, copied] = await Promise.all([countRows(source, from), countRows(target, to)]);

@@ -7,12 +7,14 @@ import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { applySettings, readSettings } from '../router/placement/roles/role-settings.ts';
 import { roleExists } from '../router/placement/roles/roles.ts';
 import { compareTables } from './comparison.ts';
-import { type Contents, checkContents, type MovedTable, readContents } from './contents.ts';
+import { type Contents, type CopiedTable, readContents } from './contents.ts';
+import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
 import { copyRows } from './copy-rows.ts';
-import { forClone, inSchema, renameInRoutines, runDefinitions, statementsOf } from './definitions.ts';
+import { checkForObstacles } from './obstacles.ts';
 import { dumpDefinitions } from './pg-dump.ts';
 import { continueMigrations, createPosternTables } from './postern-tables.ts';
-import { type CopyOptions, FOR_MOVE, type Side } from './side.ts';
+import { forClone, inSchema, renameInRoutines, runDefinitions, statementsOf } from './restore-definitions.ts';
+import type { OpenPlacement } from './tenant-session.ts';
 
 /**
  * Copies all that an organization has to another placement, or to that of its clone, and compares the tables. Nobody can write to the source's tables before its session ends.
@@ -20,15 +22,15 @@ import { type CopyOptions, FOR_MOVE, type Side } from './side.ts';
  * @throws ServiceError `unsupported_statement` if the target cannot have all of it
  */
 export async function copyOrganization(
-  source: Side,
-  target: Side,
+  source: OpenPlacement,
+  target: OpenPlacement,
   options: CopyOptions = FOR_MOVE,
 ): Promise<{ readonly tables: number; readonly rows: number }> {
   const { placement: from } = source;
   const { placement: to } = target;
   const { client: reading } = source.session;
   const { client: writing } = target.session;
-  await checkContents(reading, from, to);
+  await checkForObstacles(reading, from, to);
   const schema = schemaMeanwhile(from, to);
   const contents = await readContents(reading, from, to, schema);
   await lockTables(reading, contents);
@@ -58,7 +60,7 @@ function schemaMeanwhile(from: Placement, to: Placement): string | undefined {
   return from.kind === 'schema' ? from.schema : undefined;
 }
 
-async function adapted(dump: string, { placement: from }: Side, { server, placement: to }: Side): Promise<string[]> {
+async function adapted(dump: string, { placement: from }: OpenPlacement, { server, placement: to }: OpenPlacement): Promise<string[]> {
   const statements = await statementsOf(dump, from.schema);
   if (isClone(from, to)) return statements.map((statement) => forClone(statement, from, to));
   if (to.kind === 'database' || from.kind === 'schema') return statements;
@@ -71,7 +73,11 @@ function isClone(from: Placement, to: Placement): boolean {
   return from.role !== to.role;
 }
 
-export async function copyTables({ session: own }: Side, { session: copy }: Side, tables: readonly MovedTable[]): Promise<void> {
+export async function copyTables(
+  { session: own }: OpenPlacement,
+  { session: copy }: OpenPlacement,
+  tables: readonly CopiedTable[],
+): Promise<void> {
   for (const { from, to, columns } of tables) {
     const list = columns.length === 0 ? '' : ` (${columns.join(', ')})`;
     await copyRows(own.backend, `COPY ${from}${list} TO STDOUT`, copy.backend, `COPY ${to}${list} FROM STDIN`);
@@ -95,7 +101,7 @@ export async function carrySequences(source: pg.Client, target: pg.Client, { seq
 }
 
 /** What is not in a dump of one schema: its name, default privileges, and settings of the role. */
-export async function complete(source: Side, target: Side): Promise<void> {
+export async function complete(source: OpenPlacement, target: OpenPlacement): Promise<void> {
   const { placement: from, session: own } = source;
   const { placement: to, session: copy } = target;
   const { platform } = target.server;

@@ -5,8 +5,8 @@ import type { Placement } from '../catalog/organizations/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Cluster } from '../router/placement/cluster.ts';
 import { sessionOptions } from '../router/placement/session-settings.ts';
-import { POSTERN_TABLES } from './contents.ts';
-import { type CopyOptions, FOR_MOVE } from './side.ts';
+import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
+import { POSTERN_TABLES } from './postern-tables.ts';
 
 const run = promisify(execFile);
 const NO_LIMITS = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };

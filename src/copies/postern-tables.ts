@@ -3,7 +3,9 @@ import type { Placement } from '../catalog/organizations/organization.ts';
 import { IDEMPOTENCY_COLUMNS } from '../sql/execution/transactions/idempotency.ts';
 import { MIGRATION_COLUMNS } from '../sql/migrations/migration-history.ts';
 import { posternTable } from '../sql/postern-tables.ts';
-import type { PosternTableName } from './contents.ts';
+
+export type PosternTableName = 'migrations' | 'idempotency_keys';
+export const POSTERN_TABLES: readonly PosternTableName[] = ['migrations', 'idempotency_keys'];
 
 const COLUMNS: Readonly<Record<PosternTableName, string>> = { migrations: MIGRATION_COLUMNS, idempotency_keys: IDEMPOTENCY_COLUMNS };
 

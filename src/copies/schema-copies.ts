@@ -8,11 +8,11 @@ import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { roleExists } from '../router/placement/roles/roles.ts';
 import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
 import { clientText } from '../router/schema-rewriting/server-text.ts';
-import { checkLargeObjects } from './contents.ts';
+import type { CopyOptions } from './copy-options.ts';
 import { copyOrganization } from './copy-organization.ts';
+import { checkLargeObjects } from './obstacles.ts';
 import { pgDumpLacking } from './pg-dump.ts';
-import type { CopyOptions, Side } from './side.ts';
-import { openTenantSession } from './tenant-session.ts';
+import { type OpenPlacement, openTenantSession } from './tenant-session.ts';
 
 /** The application_name of the sessions that copy a schema for a clone. */
 const CLONER_NAME = 'postern clone';
@@ -71,7 +71,7 @@ async function withSessions<Result>(
   server: ServedCluster,
   [source, copy]: readonly [Placement, Placement],
   options: CopyOptions & { readonly signal: AbortSignal },
-  work: (source: Side, copy: Side) => Promise<Result>,
+  work: (source: OpenPlacement, copy: OpenPlacement) => Promise<Result>,
 ): Promise<Result> {
   const own = await openTenantSession(server, source, options);
   const opened = [own];

@@ -1,11 +1,33 @@
 import pg from 'pg';
 import { rolePassword } from '../auth/role-password.ts';
+import type { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/run-command.ts';
 import type { Placement } from '../catalog/organizations/organization.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';
-import { type CopyOptions, FOR_MOVE, type TenantSession } from './side.ts';
+import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
 
-/** With the same settings on both sides a value has the same text, and a setting of the role changes nothing. */
+/** Two sessions of an organization's own role at one of its placements. */
+export interface TenantSession {
+  /** For statements; it may be in a transaction. */
+  readonly client: pg.Client;
+  /** For COPY. */
+  readonly backend: BackendConnection;
+  readonly processIds: readonly number[];
+  end(): Promise<void>;
+}
+
+/** A placement on its server. */
+export interface ServedPlacement {
+  readonly server: ServedCluster;
+  readonly placement: Placement;
+}
+
+/** One of the two placements between which an organization's data is copied. */
+export interface OpenPlacement extends ServedPlacement {
+  readonly session: TenantSession;
+}
+
+/** With the same settings at both placements a value has the same text, and a setting of the role changes nothing. */
 const SETTINGS: Readonly<Record<string, string>> = {
   search_path: '',
   client_encoding: 'UTF8',

@@ -2,11 +2,10 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import { newMoveToken } from '../../catalog/organizations/moves.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import type { Pause } from '../../catalog/organizations/pauses.ts';
-import { checkLargeObjects } from '../../copies/contents.ts';
 import { copyOrganization } from '../../copies/copy-organization.ts';
+import { checkLargeObjects } from '../../copies/obstacles.ts';
 import { pgDumpLacking } from '../../copies/pg-dump.ts';
-import type { Side } from '../../copies/side.ts';
-import { openTenantSession } from '../../copies/tenant-session.ts';
+import { type OpenPlacement, openTenantSession, type ServedPlacement } from '../../copies/tenant-session.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
@@ -95,7 +94,8 @@ export class Mover {
       try {
         const firstPauseMs = copy && (await replicate(copy, organization, quiet));
         const beganAt = performance.now();
-        const copyAll = (own: Side, other: Side) => copy?.complete(own, other, options.pauseMs) ?? copyOrganization(own, other);
+        const copyAll = (own: OpenPlacement, other: OpenPlacement) =>
+          copy?.complete(own, other, options.pauseMs) ?? copyOrganization(own, other);
         const done = await whileQuiet(organization, quiet, (pause) => this.#copyAndSwitch(...sides, copyAll, pause, origin));
         const pausedMs = performance.now() - beganAt;
         const isOpen = source !== target && !(await closeRoles(source, from));
@@ -147,13 +147,13 @@ export class Mover {
   }
 
   async #copyAndSwitch(
-    from: Omit<Side, 'session'>,
-    to: Omit<Side, 'session'>,
-    copyAll: (source: Side, target: Side) => Promise<{ readonly tables: number; readonly rows: number }>,
+    from: ServedPlacement,
+    to: ServedPlacement,
+    copyAll: (source: OpenPlacement, target: OpenPlacement) => Promise<{ readonly tables: number; readonly rows: number }>,
     pause: Pause,
     origin: Origin,
   ): Promise<Pick<Moved, 'organization' | 'tables' | 'rows'>> {
-    const sides: Side[] = [];
+    const sides: OpenPlacement[] = [];
     try {
       for (const side of [from, to]) sides.push({ ...side, session: await openTenantSession(side.server, side.placement) });
       const [source, target] = sides;
@@ -193,7 +193,7 @@ async function closeRoles(server: ServedCluster, placement: Placement): Promise<
 }
 
 /** A process that has not been notified of the pause might have opened a session. */
-async function checkAlone({ server, placement: { role } }: Side, sides: readonly Side[]): Promise<void> {
+async function checkAlone({ server, placement: { role } }: OpenPlacement, sides: readonly OpenPlacement[]): Promise<void> {
   const known = sides.flatMap(({ session }) => session.processIds);
   const { rows } = await server.platform.run((session) =>
     session.query('SELECT FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1) AND pid <> ALL ($2)', [[role, readerOf(role)], known]),

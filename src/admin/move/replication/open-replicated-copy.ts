@@ -1,9 +1,8 @@
-import { openTenantSession } from '../../../copies/tenant-session.ts';
+import { openTenantSession, type ServedPlacement } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { textOf } from '../../../router/placement/admin-connection.ts';
 import { removeReplication } from '../../../router/placement/own-database/replication-objects.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
-import type { ReplicatedSide } from './replication.ts';
 import { warningOf, whyNotReplicated } from './requirements.ts';
 
 /** A smaller database is copied in the pause, which is over as soon as the short pauses of a replicated copy are. */
@@ -23,7 +22,7 @@ export type Warn = (message: string) => void;
  * @param isWanted not only for a large one
  * @throws ServiceError `invalid_request` if it is wanted and not possible
  */
-export async function openReplicatedCopy(from: ReplicatedSide, to: ReplicatedSide, isWanted: boolean, warn: Warn): Promise<OpenedCopy> {
+export async function openReplicatedCopy(from: ServedPlacement, to: ServedPlacement, isWanted: boolean, warn: Warn): Promise<OpenedCopy> {
   if (!isWanted && (await sizeOf(from)) < LARGE_BYTES) return {};
   const obstacle = whyNotBetween(from, to) ?? (await whyNotReplicated(from.server, to.server));
   const warning = obstacle === undefined ? await warningOf(from.server) : undefined;
@@ -33,7 +32,7 @@ export async function openReplicatedCopy(from: ReplicatedSide, to: ReplicatedSid
   return opened;
 }
 
-async function tryToOpen(from: ReplicatedSide, to: ReplicatedSide): Promise<OpenedCopy> {
+async function tryToOpen(from: ServedPlacement, to: ServedPlacement): Promise<OpenedCopy> {
   try {
     return { copy: await ReplicatedCopy.open(from, to) };
   } catch (error) {
@@ -42,12 +41,12 @@ async function tryToOpen(from: ReplicatedSide, to: ReplicatedSide): Promise<Open
   }
 }
 
-function whyNotBetween({ placement: from }: ReplicatedSide, { placement: to }: ReplicatedSide): string | undefined {
+function whyNotBetween({ placement: from }: ServedPlacement, { placement: to }: ServedPlacement): string | undefined {
   if (from.kind !== 'database' || to.kind !== 'database') return 'only from a database of its own to another one';
   return from.cluster === to.cluster ? 'only to another server' : undefined;
 }
 
-async function sizeOf({ server, placement }: ReplicatedSide): Promise<number> {
+async function sizeOf({ server, placement }: ServedPlacement): Promise<number> {
   // In the shared database this would be the size of all schemas.
   if (placement.kind !== 'database') return 0;
   const session = await openTenantSession(server, placement);

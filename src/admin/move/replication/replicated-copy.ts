@@ -1,21 +1,21 @@
 import type pg from 'pg';
 import { compareCounts, compareTable, compareTables } from '../../../copies/comparison.ts';
-import { type Contents, checkContents, type MovedTable, readContents } from '../../../copies/contents.ts';
+import { type Contents, type CopiedTable, readContents } from '../../../copies/contents.ts';
 import { carrySequences, complete, copyTables, lockTables } from '../../../copies/copy-organization.ts';
-import { runDefinitions } from '../../../copies/definitions.ts';
-import type { Side, TenantSession } from '../../../copies/side.ts';
-import { openTenantSession } from '../../../copies/tenant-session.ts';
+import { checkForObstacles } from '../../../copies/obstacles.ts';
+import { runDefinitions } from '../../../copies/restore-definitions.ts';
+import { type OpenPlacement, openTenantSession, type ServedPlacement, type TenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { codeOf } from '../../../router/placement/admin-connection.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
-import { type ReplicatedSide, Replication } from './replication.ts';
+import { Replication } from './replication.ts';
 
 interface Plan {
   readonly contents: Contents;
   readonly definitions: Definitions;
   /** Those that can be replicated, and the others. */
-  readonly replicated: readonly MovedTable[];
-  readonly copiedInPause: readonly MovedTable[];
+  readonly replicated: readonly CopiedTable[];
+  readonly copiedInPause: readonly CopiedTable[];
   /** Definitions that are carried in the pause. */
   readonly late: readonly string[];
 }
@@ -29,29 +29,29 @@ interface Snapshot {
 
 /** A copy of an organization's database on another server that follows the changes, until a short pause completes it. */
 export class ReplicatedCopy {
-  readonly #from: ReplicatedSide;
-  readonly #to: ReplicatedSide;
+  readonly #from: ServedPlacement;
+  readonly #to: ServedPlacement;
   readonly #replication: Replication;
   #plan: Plan | undefined;
   #snapshots: Snapshot[] = [];
   /** Tables that were truncated while they were compared. */
-  readonly #truncated: MovedTable[] = [];
+  readonly #truncated: CopiedTable[] = [];
 
-  private constructor(from: ReplicatedSide, to: ReplicatedSide, replication: Replication) {
+  private constructor(from: ServedPlacement, to: ServedPlacement, replication: Replication) {
     this.#from = from;
     this.#to = to;
     this.#replication = replication;
   }
 
   /** @throws ServiceError `invalid_request` if the servers cannot be connected; nothing of the organization has been copied then */
-  static async open(from: ReplicatedSide, to: ReplicatedSide): Promise<ReplicatedCopy> {
+  static async open(from: ServedPlacement, to: ServedPlacement): Promise<ReplicatedCopy> {
     return new ReplicatedCopy(from, to, await Replication.open(from, to));
   }
 
   /** Carries the definitions and copies the rows while clients go on. Resolves when the copy is hardly behind. */
   async follow(): Promise<void> {
     await withSessions(this.#from, this.#to, async (own, copy) => {
-      await checkContents(own.client, this.#from.placement, this.#to.placement);
+      await checkForObstacles(own.client, this.#from.placement, this.#to.placement);
       const definitions = await readDefinitions(own.client, this.#from);
       const contents = await readContents(own.client, this.#from.placement, this.#to.placement, undefined);
       const replicated = contents.tables.filter(({ hasIdentity }) => hasIdentity);
@@ -67,7 +67,7 @@ export class ReplicatedCopy {
   }
 
   /** Rows are counted by index in the pause then, and statements are planned well as soon as the copy is in use. */
-  async #vacuum(tables: readonly MovedTable[]): Promise<void> {
+  async #vacuum(tables: readonly CopiedTable[]): Promise<void> {
     const session = await openTenantSession(this.#to.server, this.#to.placement);
     try {
       for (const { to } of tables) await session.client.query(`VACUUM (ANALYZE) ${to}`);
@@ -118,7 +118,7 @@ export class ReplicatedCopy {
   }
 
   /** Whether a table, or its copy, has been truncated since the snapshots were taken. */
-  async #isStoredAnew({ from, to }: MovedTable, own: Snapshot, copy: Snapshot): Promise<boolean> {
+  async #isStoredAnew({ from, to }: CopiedTable, own: Snapshot, copy: Snapshot): Promise<boolean> {
     let isStoredAnew = false;
     // Others than those of the snapshots, which need not notice.
     await withSessions(this.#from, this.#to, async ({ client: here }, { client: there }) => {
@@ -133,7 +133,11 @@ export class ReplicatedCopy {
    * @returns how much the organization has
    * @throws ServiceError `organization_busy` if its definitions have changed meanwhile, or the copy does not catch up
    */
-  async complete(source: Side, target: Side, limitMs: number): Promise<{ readonly tables: number; readonly rows: number }> {
+  async complete(
+    source: OpenPlacement,
+    target: OpenPlacement,
+    limitMs: number,
+  ): Promise<{ readonly tables: number; readonly rows: number }> {
     const { contents, definitions, replicated, copiedInPause, late } = this.#planned();
     const { client: reading } = source.session;
     const { client: writing } = target.session;
@@ -170,8 +174,8 @@ export class ReplicatedCopy {
 
 /** Runs `work` with a session at one placement, and one at another. */
 async function withSessions(
-  own: ReplicatedSide,
-  copy: ReplicatedSide,
+  own: ServedPlacement,
+  copy: ServedPlacement,
   work: (own: TenantSession, copy: TenantSession) => Promise<void>,
 ): Promise<void> {
   const reading = await openTenantSession(own.server, own.placement);
@@ -201,7 +205,7 @@ async function storageOf(client: pg.Client, tables: readonly string[]): Promise<
 const UNDEFINED_TABLE = '42P01';
 
 /** Compares a table as a snapshot has it. Its locks are released, so that nobody has to wait until other tables have been compared. */
-async function compareUnlocked(own: pg.Client, copy: pg.Client, table: MovedTable): Promise<ServiceError | undefined> {
+async function compareUnlocked(own: pg.Client, copy: pg.Client, table: CopiedTable): Promise<ServiceError | undefined> {
   for (const client of [own, copy]) await client.query('SAVEPOINT compared');
   const { difference } = await compareTable(own, copy, table).catch((cause: unknown) => {
     throw codeOf(cause) === UNDEFINED_TABLE ? changedMeanwhile() : cause;

@@ -1,9 +1,9 @@
 import type pg from 'pg';
-import type { MovedTable } from '../../../copies/contents.ts';
-import { statementsOf } from '../../../copies/definitions.ts';
+import type { CopiedTable } from '../../../copies/contents.ts';
 import { dumpDefinitions } from '../../../copies/pg-dump.ts';
+import { statementsOf } from '../../../copies/restore-definitions.ts';
+import type { ServedPlacement } from '../../../copies/tenant-session.ts';
 import { replicationName } from '../../../router/placement/own-database/replication-objects.ts';
-import type { ReplicatedSide } from './replication.ts';
 
 /** An organization's definitions at one time. */
 export interface Definitions {
@@ -21,7 +21,7 @@ const VERSIONS = `
   WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'`;
 
 /** Without the publication of the replication. */
-export async function readDefinitions(client: pg.Client, { server, placement }: ReplicatedSide): Promise<Definitions> {
+export async function readDefinitions(client: pg.Client, { server, placement }: ServedPlacement): Promise<Definitions> {
   const { rows } = await client.query<{ versions: string }>(VERSIONS);
   const own = new RegExp(`^(?:CREATE|ALTER) PUBLICATION ${replicationName(placement)}\\b`);
   const dump = async (section: 'pre-data' | 'post-data') => {
@@ -49,7 +49,7 @@ const FOREIGN_KEY = /^ALTER TABLE (?:ONLY )?(.+?)\s+ADD CONSTRAINT .+? FOREIGN K
 export async function divide(
   client: pg.Client,
   afterRows: readonly string[],
-  copiedInPause: readonly MovedTable[],
+  copiedInPause: readonly CopiedTable[],
 ): Promise<{ readonly early: string[]; readonly late: string[] }> {
   const [early, late]: [string[], string[]] = [[], []];
   for (const statement of afterRows) {
@@ -60,7 +60,7 @@ export async function divide(
   return { early, late };
 }
 
-async function isOne(client: pg.Client, table: string, tables: readonly MovedTable[]): Promise<boolean> {
+async function isOne(client: pg.Client, table: string, tables: readonly CopiedTable[]): Promise<boolean> {
   const { rows } = await client.query(
     'SELECT FROM pg_catalog.unnest($2::text[]) AS name WHERE pg_catalog.to_regclass(name) = pg_catalog.to_regclass($1)',
     [table, tables.map(({ to }) => to)],

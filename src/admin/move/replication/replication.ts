@@ -2,18 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
-import type { Placement } from '../../../catalog/organizations/organization.ts';
-import type { MovedTable } from '../../../copies/contents.ts';
+import type { CopiedTable } from '../../../copies/contents.ts';
+import type { ServedPlacement } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
-import type { ServedCluster } from '../../../router/clusters/served-cluster.ts';
 import { type AdminConnection, sessionConfig } from '../../../router/placement/admin-connection.ts';
 import { noteSubscription, replicationName } from '../../../router/placement/own-database/replication-objects.ts';
-
-/** One end of the replication. */
-export interface ReplicatedSide {
-  readonly server: ServedCluster;
-  readonly placement: Placement;
-}
 
 const POLL_MS = 20;
 /** How much the copy may lag when clients are paused, and how long it is waited for that. */
@@ -43,7 +36,7 @@ export class Replication {
    * Connects the servers. Nothing is replicated yet. What it leaves, also when it fails, is removed with the copy.
    * @throws ServiceError `invalid_request` if the subscriber cannot connect to the publisher
    */
-  static async open(from: ReplicatedSide, to: ReplicatedSide): Promise<Replication> {
+  static async open(from: ServedPlacement, to: ServedPlacement): Promise<Replication> {
     const name = replicationName(from.placement);
     const [publisher, subscriber] = [await superuserOf(from), await superuserOf(to)];
     const replication = new Replication(name, publisher, subscriber);
@@ -60,7 +53,7 @@ export class Replication {
   }
 
   /** Begins to copy the tables, and to apply the changes to them. */
-  async add(tables: readonly MovedTable[]): Promise<void> {
+  async add(tables: readonly CopiedTable[]): Promise<void> {
     if (tables.length === 0) return;
     await this.#publisher.query(`ALTER PUBLICATION ${this.#name} ADD TABLE ${tables.map(({ from }) => `ONLY ${from}`).join(', ')}`);
     await this.#subscriber.query(`ALTER SUBSCRIPTION ${this.#name} REFRESH PUBLICATION`);
@@ -135,7 +128,7 @@ export class Replication {
   }
 }
 
-async function superuserOf({ server, placement: { database } }: ReplicatedSide): Promise<pg.Client> {
+async function superuserOf({ server, placement: { database } }: ServedPlacement): Promise<pg.Client> {
   const { superuser } = server.platform.cluster;
   if (superuser === undefined) throw new ServiceError('invalid_request', `the role in the URL of ${server.name} is no superuser`);
   const client = new pg.Client(sessionConfig({ ...superuser, database }));
@@ -146,7 +139,7 @@ async function superuserOf({ server, placement: { database } }: ReplicatedSide):
 }
 
 /** A role that may replicate, and reads the organization's tables as their owner does. @returns its password */
-async function createRole(session: pg.Client, { server, placement }: ReplicatedSide, name: string): Promise<string> {
+async function createRole(session: pg.Client, { server, placement }: ServedPlacement, name: string): Promise<string> {
   const secret = randomBytes(32).toString('base64url');
   const verifier = pg.escapeLiteral(await roleVerifier(secret, name));
   const isOld = server.platform.cluster.serverVersion < 160_000;
@@ -161,7 +154,7 @@ interface Subscription {
   readonly server: string;
 }
 
-async function subscribe(session: pg.Client, from: ReplicatedSide, name: string, password: string): Promise<Subscription> {
+async function subscribe(session: pg.Client, from: ServedPlacement, name: string, password: string): Promise<Subscription> {
   const { cluster } = from.server.platform;
   const connection = conninfo({ ...cluster, user: name, password, database: from.placement.database });
   const options = 'enabled = true, copy_data = true, streaming = on, disable_on_error = true, run_as_owner = false';
