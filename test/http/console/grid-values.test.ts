@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { indented, isNull, lineOf, previewOf, textOf } from '../../../http/console/parts/grid/value-text.ts';
+import { indentJson } from '../../../http/console/parts/grid/indent-json.ts';
+import { isNull, lineOf, previewOf, textOf } from '../../../http/console/parts/grid/value-text.ts';
 import { startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 let service: TestService;
@@ -171,7 +172,7 @@ describe('a preview', () => {
 describe('indented JSON', () => {
   it('keeps digits, repeated members and strings', () => {
     const json = '{"a":12345678901234567890.10,"a":[ ],"b":{},"c":["x, {y}: \\"z\\"",null,{"d":true}]}';
-    expect(indented(json).split('\n')).toEqual([
+    expect(indentJson(json).split('\n')).toEqual([
       '{',
       '  "a": 12345678901234567890.10,',
       '  "a": [],',
@@ -188,6 +189,6 @@ describe('indented JSON', () => {
   });
 
   it('leaves what is no JSON as it is', () => {
-    for (const text of ['', '{a:  1}', '[1  2', 'null', '"a  b"', '-0.00']) expect(indented(text)).toBe(text);
+    for (const text of ['', '{a:  1}', '[1  2', 'null', '"a  b"', '-0.00']) expect(indentJson(text)).toBe(text);
   });
 });

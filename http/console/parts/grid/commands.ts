@@ -2,12 +2,12 @@ import { signal } from '@preact/signals';
 import { formatCount } from '../../format.ts';
 import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import { say, sayError } from '../../shell/toasts.tsx';
-import { copyText } from '../copy.tsx';
+import { copyText } from '../copying/copy-button.tsx';
+import type { MenuEntry } from '../menus/menu.tsx';
 import { csvOf, insertOf, jsonOf, type Selection, tsvOf } from './copy-formats.ts';
+import type { GridProps } from './grid-props.ts';
 import type { Cell, GridState } from './grid-state.ts';
-import type { GridProps } from './source.ts';
 import { textOf } from './value-text.ts';
-import type { MenuEntry } from './view/menu.tsx';
 
 /** A cell whose value is edited in its place, or open in a dialog; the text begins as this. */
 export interface OpenCell extends Cell {

@@ -1,16 +1,14 @@
 import type { JSX } from 'preact';
 import { useEffect, useId, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { Menu } from '../menus/menu.tsx';
 import { GridCommands } from './commands.ts';
 import { HEAD_PX, type Range, ROW_PX, rangeOf } from './geometry.ts';
+import type { GridProps } from './grid-props.ts';
 import { type Cell, GridState } from './grid-state.ts';
 import { handleKey } from './keys.ts';
-import type { GridProps } from './source.ts';
 import { CellDialog } from './view/cell-dialog.tsx';
 import { Head } from './view/head.tsx';
-import { Menu } from './view/menu.tsx';
 import { Row } from './view/row.tsx';
-
-export type { GridHandle, GridProps, GridSort } from './source.ts';
 
 const SCROLL_END_MS = 150;
 /** Rows keep their place in the document until a block has been scrolled. */

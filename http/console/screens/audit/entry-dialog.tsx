@@ -1,6 +1,7 @@
 import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { CodeBlock, CopyButton } from '../../parts/copy.tsx';
+import { CodeBlock } from '../../parts/copying/code-block.tsx';
+import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import type { AuditEntry } from './audit.ts';
 

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { formatCount, formatTime } from '../../format.ts';
-import { CopyButton } from '../../parts/copy.tsx';
+import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
 import { type AuditVerification, verifyAudit } from './audit.ts';

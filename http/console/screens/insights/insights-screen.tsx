@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
-import { ScreenPage } from '../../parts/screen.tsx';
-import { type Tab, Tabs } from '../../parts/tabs.tsx';
+import { ScreenPage } from '../../parts/layout/screen-page.tsx';
+import { type Tab, Tabs } from '../../parts/layout/tabs.tsx';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { AdviceTab } from './advice-tab.tsx';

@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
+import { ShownKey } from '../../parts/copying/shown-key.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Choice } from '../../parts/field.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me, type Scope } from '../../session/session.ts';
-import { ShownKey } from '../sign-in/shown-key.tsx';
 import { DialogForm } from './dialog-form.tsx';
 import { expiryOf } from './expiry.ts';
 import { detailsOf, type KeyDraft, KeyFields } from './key-fields.tsx';

@@ -1,6 +1,6 @@
 import { formatAgo, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { CopyButton } from '../../parts/copy.tsx';
+import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { isOfThisPage } from './dialogs.tsx';
 import type { Key } from './keys.ts';

@@ -1,6 +1,6 @@
 import { ApiError, type Problem } from '../../api/problem.ts';
 import { formatCount, formatDuration, formatTime } from '../../format.ts';
-import { CodeBlock } from '../../parts/copy.tsx';
+import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { excerptOf } from './error-excerpt.ts';
 import type { MigrationRequest, MigrationWarning } from './migrations.ts';

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { ApiError } from '../../api/problem.ts';
-import { CodeBlock } from '../../parts/copy.tsx';
+import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { say } from '../../shell/toasts.tsx';

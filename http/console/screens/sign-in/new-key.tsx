@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../parts/button.tsx';
+import { ShownKey } from '../../parts/copying/shown-key.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
 import { enter } from '../../session/session.ts';
-import { ShownKey } from './shown-key.tsx';
 import type { SignedUp } from './sign-up.ts';
 
 /** The first key, this once. */

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Icon } from '../../parts/icon.tsx';
+import { Tabs } from '../../parts/layout/tabs.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { Tabs } from '../../parts/tabs.tsx';
 import { refusedAddress } from '../../session/session.ts';
 import { KeyForm } from './key-form.tsx';
 import { NewKey } from './new-key.tsx';

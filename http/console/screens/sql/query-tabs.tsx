@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { Button } from '../../parts/button.tsx';
-import { Tabs } from '../../parts/tabs.tsx';
+import { Tabs } from '../../parts/layout/tabs.tsx';
 import { addTab, change, closeTab, currentTab, editors, type QueryTab, settings, showTab, tabs, titleOf } from './sql-state.ts';
 
 export function QueryTabs({ children }: { readonly children: ComponentChildren }) {

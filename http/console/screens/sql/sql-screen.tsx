@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks';
-import { ScreenPage } from '../../parts/screen.tsx';
+import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { Editors } from './editors.tsx';

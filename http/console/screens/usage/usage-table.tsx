@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { CopyButton } from '../../parts/copy.tsx';
-import { Section } from '../../parts/screen.tsx';
+import { CopyButton } from '../../parts/copying/copy-button.tsx';
+import { Section } from '../../parts/layout/section.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { Usage, UsageInterval } from './usage.ts';
 

@@ -1,11 +1,13 @@
 import { useState } from 'preact/hooks';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../button.tsx';
-import { CodeBlock, CopyButton } from '../../copy.tsx';
+import { CodeBlock } from '../../copying/code-block.tsx';
+import { CopyButton } from '../../copying/copy-button.tsx';
 import { Dialog } from '../../dialog.tsx';
 import { Field } from '../../field.tsx';
+import { indentJson } from '../indent-json.ts';
 import type { GridColumn } from '../source.ts';
-import { indented, isJson, lineOf } from '../value-text.ts';
+import { isJson, lineOf } from '../value-text.ts';
 
 export interface CellDialogProps {
   readonly column: GridColumn;
@@ -35,7 +37,7 @@ export function CellDialog({ column, text, onSave, onClose }: CellDialogProps) {
 function Shown({ column, text, onClose }: Omit<CellDialogProps, 'onSave'>) {
   const [isIndented, setIndented] = useState(true);
   const canIndent = isJson(column.type);
-  const whole = text !== undefined && canIndent && isIndented ? indented(text) : (text ?? '');
+  const whole = text !== undefined && canIndent && isIndented ? indentJson(text) : (text ?? '');
   const isCut = whole.length > SHOWN_MAX;
   return (
     <>
@@ -82,7 +84,7 @@ function Edited({ column, text, onSave, onClose }: CellDialogProps & { readonly 
       />
       <footer>
         {isJson(column.type) && edited !== undefined && (
-          <Button kind="quiet" onClick={() => setEdited(indented(edited))}>
+          <Button kind="quiet" onClick={() => setEdited(indentJson(edited))}>
             Indent
           </Button>
         )}

@@ -1,7 +1,8 @@
 import { formatType } from '../../../format.ts';
 import { Icon } from '../../icon.tsx';
 import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
-import type { GridColumn, GridSort } from '../source.ts';
+import type { GridSort } from '../grid-props.ts';
+import type { GridColumn } from '../source.ts';
 import { isNumeric, lineOf } from '../value-text.ts';
 
 export interface HeadProps {

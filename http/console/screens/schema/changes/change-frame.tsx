@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { Button } from '../../../parts/button.tsx';
-import { CodeBlock } from '../../../parts/copy.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { goTo } from '../../../shell/route.ts';
 import { addToMigration, beginMigration, isWriting, type Migration, mayAdd } from './add-to-migration.ts';

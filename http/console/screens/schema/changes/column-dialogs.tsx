@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { Checkbox, Field } from '../../../parts/field.tsx';
+import { Tabs } from '../../../parts/layout/tabs.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { Tabs } from '../../../parts/tabs.tsx';
 import { ChangeFrame } from './change-frame.tsx';
 import { addColumn, alterColumn, type ChangedColumn, dropColumn } from './change-sql.ts';
 import { ColumnFields, isWhole, NO_COLUMN } from './column-fields.tsx';

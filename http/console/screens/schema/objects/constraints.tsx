@@ -1,5 +1,5 @@
 import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-schema.ts';
-import { Section } from '../../../parts/screen.tsx';
+import { Section } from '../../../parts/layout/section.tsx';
 import { Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { isTable, referencesTo } from '../objects.ts';

@@ -1,8 +1,8 @@
 import type { SchemaIndex, SchemaTable } from '../../../api/database-schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { CodeBlock } from '../../../parts/copy.tsx';
-import { Section } from '../../../parts/screen.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
+import { Section } from '../../../parts/layout/section.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
 import { openChange } from '../changes/open-change.ts';
 

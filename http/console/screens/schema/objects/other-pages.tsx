@@ -1,5 +1,5 @@
 import type { Routine, SchemaType, Sequence } from '../../../api/database-schema.ts';
-import { CodeBlock } from '../../../parts/copy.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { createSequence, ownSequence } from '../ddl/sequence-ddl.ts';
 import { functionDdl, typeDdl } from '../ddl/type-and-function-ddl.ts';

@@ -2,7 +2,7 @@ import type { Schema } from '../../../api/database-schema.ts';
 import { saveFile } from '../../../downloads/save-file.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { CopyButton } from '../../../parts/copy.tsx';
+import { CopyButton } from '../../../parts/copying/copy-button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
 import { NoTables } from '../../tables/list/no-tables.tsx';
 import { schemaDdl } from '../ddl/schema-ddl.ts';

@@ -1,8 +1,8 @@
 import { signal } from '@preact/signals';
 import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
-import { CodeBlock } from '../../../parts/copy.tsx';
-import { type Tab, Tabs } from '../../../parts/tabs.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
+import { type Tab, Tabs } from '../../../parts/layout/tabs.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../../parts/button.tsx';
-import { Tabs } from '../../../parts/tabs.tsx';
+import { Tabs } from '../../../parts/layout/tabs.tsx';
 import { change } from '../sql-state.ts';
 import { History } from './history.tsx';
 import { SavedList } from './saved-list.tsx';

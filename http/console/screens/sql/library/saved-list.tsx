@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { useLoad } from '../../../api/use-load.ts';
 import { formatAgo } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { CodeBlock } from '../../../parts/copy.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Empty } from '../../../parts/empty.tsx';
 import { Field } from '../../../parts/field.tsx';

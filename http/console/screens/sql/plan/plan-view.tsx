@@ -1,5 +1,5 @@
 import { formatDuration } from '../../../format.ts';
-import { CopyButton } from '../../../parts/copy.tsx';
+import { CopyButton } from '../../../parts/copying/copy-button.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { Run } from '../run/run.ts';
 import { type Plan, type PlanNode, readPlan } from './plan.ts';

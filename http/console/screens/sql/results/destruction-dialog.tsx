@@ -1,4 +1,4 @@
-import { CodeBlock } from '../../../parts/copy.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { refreshSchema, schema } from '../../../api/load-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
-import { Tabs } from '../../../parts/tabs.tsx';
+import { Tabs } from '../../../parts/layout/tabs.tsx';
 import { lazy } from '../../../shell/lazy.tsx';
 import { NoTables } from '../../tables/list/no-tables.tsx';
 import { commandTag, type Result, type Run } from '../run/run.ts';

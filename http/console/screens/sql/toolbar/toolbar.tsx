@@ -1,13 +1,13 @@
 import { formatBytes } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
+import { MenuButton } from '../../../parts/menus/menu-button.tsx';
 import { me } from '../../../session/session.ts';
 import { statementTimeoutChoices } from '../../../session/statement-timeout-choices.ts';
 import { sayError } from '../../../shell/toasts.tsx';
 import { currentDownload } from '../results/current-download.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
 import { cancel, explainHere, runAll, runHere } from './commands.ts';
-import { MenuButton } from './menu-button.tsx';
 
 const TIME_LIMITS_MS = [5_000, 30_000, 60_000, 300_000];
 

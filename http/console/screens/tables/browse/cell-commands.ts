@@ -1,7 +1,7 @@
 import type { Schema } from '../../../api/database-schema.ts';
 import { formatCount } from '../../../format.ts';
 import type { Range } from '../../../parts/grid/geometry.ts';
-import type { CellCommand } from '../../../parts/grid/source.ts';
+import type { CellCommand } from '../../../parts/grid/grid-props.ts';
 import { referencesOf } from './foreign-keys.ts';
 import type { OpenTable } from './open-table.ts';
 import type { TableSource } from './table-source.ts';

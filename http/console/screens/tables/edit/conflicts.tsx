@@ -1,6 +1,6 @@
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { Section } from '../../../parts/screen.tsx';
+import { Section } from '../../../parts/layout/section.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { type TableColumn, valueTextOf } from '../sql/columns.ts';
 import type { ValueText } from '../sql/sql-text.ts';

@@ -1,6 +1,6 @@
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { CodeBlock } from '../../../parts/copy.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Checkbox } from '../../../parts/field.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { OpenTable } from '../browse/open-table.ts';

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Button } from './button.tsx';
+import { Button } from '../button.tsx';
 
 const SAID_MS = 1_500;
 
@@ -39,19 +39,5 @@ export function CopyButton({ text, label = 'Copy', isSmall = false }: CopyButton
     <Button kind="quiet" icon={icon} class="copy" onClick={onClick}>
       {said ?? label}
     </Button>
-  );
-}
-
-/** Text to be read or copied as it is. */
-export function CodeBlock({ text, label }: { readonly text: string; readonly label?: string }) {
-  return (
-    <figure class="code">
-      {label !== undefined && <figcaption>{label}</figcaption>}
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what is wider than the screen is scrolled by keys */}
-      <pre tabIndex={0}>
-        <code>{text}</code>
-      </pre>
-      <CopyButton text={text} />
-    </figure>
   );
 }

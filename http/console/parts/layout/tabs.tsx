@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useId } from 'preact/hooks';
-import { Icon } from './icon.tsx';
+import { Icon } from '../icon.tsx';
 
 export interface Tab {
   readonly id: string;

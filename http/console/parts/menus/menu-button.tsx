@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
-import { Menu, type MenuEntry } from '../../../parts/grid/view/menu.tsx';
-import { Icon, type IconName } from '../../../parts/icon.tsx';
+import { Icon, type IconName } from '../icon.tsx';
+import { Menu, type MenuEntry } from './menu.tsx';
 
 export interface MenuButtonProps {
   readonly label: string;

@@ -1,9 +1,9 @@
 import { urlOf } from '../../api/client.ts';
 import { saveFile } from '../../downloads/save-file.ts';
-import { Button } from '../../parts/button.tsx';
-import { CodeBlock } from '../../parts/copy.tsx';
-import { Checkbox } from '../../parts/field.tsx';
-import { Notice } from '../../parts/notice.tsx';
+import { Button } from '../button.tsx';
+import { Checkbox } from '../field.tsx';
+import { Notice } from '../notice.tsx';
+import { CodeBlock } from './code-block.tsx';
 
 export interface ShownKeyProps {
   readonly apiKey: string;
