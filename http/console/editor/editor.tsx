@@ -2,7 +2,7 @@ import { effect, type Signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { MountedEditor } from './codemirror.ts';
 import type { EditorError, EditorHandle } from './editor-handle.ts';
-import { plainHandle } from './plain-text-area.ts';
+import { plainHandle } from './plain-text-area-handle.ts';
 
 export type { EditorError, EditorHandle } from './editor-handle.ts';
 

@@ -65,22 +65,3 @@ export function pathStart(pieces: readonly Piece[], at: number): number {
     start -= 2;
   }
 }
-
-/** Before AS, where something else than a new name stands behind it: an expression, or IDENTITY. */
-const NO_NAME_FOLLOWS = new Set(['ALWAYS', 'DEFAULT']);
-/** Without one of these before it, in the same parentheses, AS is not in a query. */
-const IN_QUERY = new Set(['SELECT', 'FROM', 'UPDATE', 'RETURNING', 'INTO']);
-
-/** Whether an alias begins at this piece: a name that is new, so that nothing known can be meant. */
-export function isAlias(pieces: readonly Piece[], at: number): boolean {
-  if (pieces[at - 1]?.word !== 'AS' || NO_NAME_FOLLOWS.has(pieces[at - 2]?.word ?? '')) return false;
-  let closed = 0;
-  for (let index = at - 2; index >= 0; index -= 1) {
-    const { mark, word } = pieces[index] ?? { mark: '', word: '' };
-    if (mark === ')') closed += 1;
-    else if (mark === '(' && closed > 0) closed -= 1;
-    else if (mark === '(') return false;
-    else if (closed === 0 && IN_QUERY.has(word)) return true;
-  }
-  return false;
-}
