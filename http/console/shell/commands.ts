@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals';
+import { hasWords } from '../has-words.ts';
 import type { IconName } from '../parts/icon.tsx';
 
 /** Something that can be done from the command palette. */
@@ -17,8 +18,8 @@ export const screenCommands = signal<readonly Command[]>([]);
 
 /** Those that have all words in group or title, best first. */
 export function findCommands(commands: readonly Command[], text: string): readonly Command[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = commands.filter(({ title, group }) => words.every((word) => `${group} ${title}`.toLowerCase().includes(word)));
-  const begins = ({ title }: Command) => (words[0] !== undefined && title.toLowerCase().startsWith(words[0]) ? 0 : 1);
+  const [first] = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = commands.filter(({ title, group }) => hasWords(`${group} ${title}`, text));
+  const begins = ({ title }: Command) => (first !== undefined && title.toLowerCase().startsWith(first) ? 0 : 1);
   return found.toSorted((one, other) => begins(one) - begins(other));
 }

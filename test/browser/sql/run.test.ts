@@ -3,7 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../../../http/console/api/client.ts';
 import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain.ts';
 import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
-import { commandTag, KEPT_ROWS_MAX, type Kind, type Run, type RunRequest } from '../../../http/console/screens/sql/run/run.ts';
+import {
+  commandTag,
+  KEPT_ROWS_MAX,
+  type Kind,
+  type Run,
+  type RunRequest,
+} from '../../../http/console/screens/sql/run/run-request-and-result.ts';
 import { startRun } from '../../../http/console/screens/sql/run/start-run.ts';
 import { statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../../support/service.ts';

@@ -6,7 +6,7 @@ import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { openInEditor } from '../sql/sql-state.ts';
+import { openInEditor } from '../sql/sql-screen-state.ts';
 import { textOf } from './advice-texts.ts';
 import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
 import { MigrationButton } from './migration-button.tsx';

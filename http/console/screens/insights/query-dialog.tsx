@@ -6,7 +6,7 @@ import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
-import { openInEditor } from '../sql/sql-state.ts';
+import { openInEditor } from '../sql/sql-screen-state.ts';
 import { formatShare, QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
 import { explain, whyNoPlan } from './plan.ts';
 

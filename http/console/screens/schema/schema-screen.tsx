@@ -16,7 +16,7 @@ import { Diagram } from './diagram/diagram.tsx';
 import { ExtensionPage, FunctionPage, SequencePage, TypePage } from './objects/other-pages.tsx';
 import { Overview } from './objects/overview.tsx';
 import { TablePage } from './objects/table-page.tsx';
-import { addressOf, objectsOf, type SchemaObject } from './objects.ts';
+import { addressOf, objectsOf, type SchemaObject } from './schema-objects.ts';
 import { SchemaTree } from './tree/tree.tsx';
 
 const DIAGRAM = 'diagram';

@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals';
+import { hasWords } from '../../has-words.ts';
 import { programOf, type Session } from './sessions.ts';
 
 export type Shown = 'all' | 'active' | 'transaction' | 'pinned' | 'http';
@@ -25,11 +26,10 @@ const TESTS: Readonly<Record<Shown, (session: Session) => boolean>> = {
 
 /** @param keyNames by key id */
 export function findSessions(sessions: readonly Session[], keyNames: ReadonlyMap<string, string>): readonly Session[] {
-  const words = searched.value.toLowerCase().split(/\s+/).filter(Boolean);
   return sessions.filter((session) => {
     if (!TESTS[shown.value](session)) return false;
     const { sessionId, processId, sourceIp, keyId, keyPrefix, statement } = session;
     const text = [programOf(session), sessionId, processId, sourceIp, keyId, keyPrefix, keyNames.get(keyId), statement?.sql].join(' ');
-    return words.every((word) => text.toLowerCase().includes(word));
+    return hasWords(text, searched.value);
   });
 }

@@ -1,10 +1,10 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { Editor, type EditorHandle } from '../../editor/editor.tsx';
 import { lazy } from '../../shell/lazy.tsx';
-import { currentTab, editors, type QueryTab, selections, tabs } from './sql-state.ts';
-import { runAll, runHere } from './toolbar/commands.ts';
+import { runAll, runHere } from './run/lazy-actions.ts';
+import { currentTab, editors, type QueryTab, selections, tabs } from './sql-screen-state.ts';
 
-const Parameters = lazy(async () => (await import('./parameters.tsx')).Parameters);
+const Parameters = lazy(async () => (await import('./parameter-fields.tsx')).Parameters);
 const MAY_HAVE_PARAMETERS = /\$\d/;
 
 /** The editor of each tab that was shown: so that each has its own history and cursor. */

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { Button } from '../../parts/button.tsx';
 import { Tabs } from '../../parts/layout/tabs.tsx';
-import { addTab, change, closeTab, currentTab, editors, type QueryTab, settings, showTab, tabs, titleOf } from './sql-state.ts';
+import { addTab, change, closeTab, currentTab, editors, type QueryTab, settings, showTab, tabs, titleOf } from './sql-screen-state.ts';
 
 export function QueryTabs({ children }: { readonly children: ComponentChildren }) {
   const { isLibraryOpen } = settings.value;

@@ -1,5 +1,5 @@
 import { useRef } from 'preact/hooks';
-import { change, settings } from './sql-state.ts';
+import { change, settings } from './sql-screen-state.ts';
 
 const SHARE_MIN = 12;
 const SHARE_MAX = 85;

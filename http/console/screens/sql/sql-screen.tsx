@@ -5,11 +5,11 @@ import { lazy } from '../../shell/lazy.tsx';
 import { Editors } from './editors.tsx';
 import { saveQuestion } from './library/save-question.ts';
 import { QueryTabs } from './query-tabs.tsx';
+import { cancel, explainHere, loadActions, runAll, runHere } from './run/lazy-actions.ts';
 import { pendingConfirmation } from './run/pending-confirmation.ts';
 import { Splitter } from './splitter.tsx';
-import { addTab, change, closeTab, currentTab, settings } from './sql-state.ts';
-import { cancel, explainHere, loadActions, runAll, runHere } from './toolbar/commands.ts';
-import { Toolbar } from './toolbar/toolbar.tsx';
+import { addTab, change, closeTab, currentTab, settings } from './sql-screen-state.ts';
+import { Toolbar } from './toolbar.tsx';
 
 const Library = lazy(async () => (await import('./library/library.tsx')).Library);
 const Results = lazy(async () => (await import('./results/results.tsx')).Results);

@@ -5,7 +5,7 @@ import { type Column, Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { hrefOf } from '../../../shell/route.ts';
 import { openChange } from '../changes/open-change.ts';
-import { isTable } from '../objects.ts';
+import { isTable } from '../schema-objects.ts';
 
 export function ColumnTable({ table, canChange }: { readonly table: SchemaTable; readonly canChange: boolean }) {
   if (table.columns.length === 0) return <p class="muted">It has no columns.</p>;

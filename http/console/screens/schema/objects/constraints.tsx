@@ -2,7 +2,7 @@ import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-sche
 import { Section } from '../../../parts/layout/section.tsx';
 import { Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
-import { isTable, referencesTo } from '../objects.ts';
+import { isTable, referencesTo } from '../schema-objects.ts';
 import { TableLink } from './object-page.tsx';
 
 /** Keys, unique columns, checks. */

@@ -3,7 +3,7 @@ import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { createSequence, ownSequence } from '../ddl/sequence-ddl.ts';
 import { functionDdl, typeDdl } from '../ddl/type-and-function-ddl.ts';
-import type { Extension } from '../objects.ts';
+import type { Extension } from '../schema-objects.ts';
 import { ObjectActions } from './object-actions.tsx';
 import { ObjectPage, TableLink } from './object-page.tsx';
 

@@ -6,7 +6,7 @@ import { type Tab, Tabs } from '../../../parts/layout/tabs.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';
-import { isTable, referencesTo } from '../objects.ts';
+import { isTable, referencesTo } from '../schema-objects.ts';
 import { ColumnTable } from './column-table.tsx';
 import { Constraints, References } from './constraints.tsx';
 import { IndexTable, PolicyList, TriggerList } from './indexes-policies-triggers.tsx';

@@ -1,6 +1,7 @@
 import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
+import { hasWords } from '../../../has-words.ts';
 import type { IconName } from '../../../parts/icon.tsx';
-import { addressOf, objectsOf, type SchemaObject } from '../objects.ts';
+import { addressOf, objectsOf, type SchemaObject } from '../schema-objects.ts';
 
 export interface TreeNode {
   readonly id: string;
@@ -110,24 +111,23 @@ export interface TreeRow {
  * @param filter words that a name must have; everything that has them is shown
  */
 export function rowsOf(nodes: readonly TreeNode[], toggled: ReadonlySet<string>, filter: string): readonly TreeRow[] {
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const isFiltered = filter.trim() !== '';
   const rows: TreeRow[] = [];
   const add = (siblings: readonly TreeNode[], level: number, parent: string | undefined) => {
     siblings.forEach((node, index) => {
-      const isOpen = node.children.length > 0 && (words.length > 0 || (node.isOpenAtFirst ?? false) !== toggled.has(node.id));
+      const isOpen = node.children.length > 0 && (isFiltered || (node.isOpenAtFirst ?? false) !== toggled.has(node.id));
       rows.push({ node, level, position: index + 1, siblings: siblings.length, parent, isOpen });
       if (isOpen) add(node.children, level + 1, node.id);
     });
   };
-  add(words.length === 0 ? nodes : filtered(nodes, words), 1, undefined);
+  add(isFiltered ? filtered(nodes, filter) : nodes, 1, undefined);
   return rows;
 }
 
-function filtered(nodes: readonly TreeNode[], words: readonly string[]): readonly TreeNode[] {
+function filtered(nodes: readonly TreeNode[], filter: string): readonly TreeNode[] {
   return nodes.flatMap((node) => {
-    const children = filtered(node.children, words);
-    const label = node.label.toLowerCase();
-    const isFound = node.address !== undefined && words.every((word) => label.includes(word));
+    const children = filtered(node.children, filter);
+    const isFound = node.address !== undefined && hasWords(node.label, filter);
     return isFound || children.length > 0 ? [{ ...node, children }] : [];
   });
 }

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../../parts/button.tsx';
 import { Tabs } from '../../../parts/layout/tabs.tsx';
-import { change } from '../sql-state.ts';
-import { History } from './history.tsx';
+import { change } from '../sql-screen-state.ts';
+import { History } from './history-list.tsx';
 import { SavedList } from './saved-list.tsx';
 
 /** Saved queries, and what was run before. */

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { keepText, keptText } from '../../../session/session-storage.ts';
-import type { Run } from '../run/run.ts';
+import type { Run } from '../run/run-request-and-result.ts';
 
 /** What was run in this page. Keys that may not read the audit log have only this. */
 export interface LocalEntry {

@@ -4,10 +4,10 @@ import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
-import { openText, type QueryTab, type SavedLink } from '../sql-state.ts';
+import { openText, type QueryTab, type SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';
+import { replace, saveNew } from './save-tab.ts';
 import { nameError } from './saved-queries.ts';
-import { replace, saveNew } from './saving.ts';
 
 export function SaveDialog() {
   const asked = saveQuestion.value;

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import type { QueryTab, SavedLink } from '../sql-state.ts';
+import type { QueryTab, SavedLink } from '../sql-screen-state.ts';
 
 /** What the dialog asks for before a query is saved. */
 export type SaveQuestion =

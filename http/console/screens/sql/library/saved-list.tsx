@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { useLoad } from '../../../api/use-load.ts';
 import { formatAgo } from '../../../format.ts';
+import { hasWords } from '../../../has-words.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
@@ -9,10 +10,9 @@ import { Field } from '../../../parts/field.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
 import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
-import { change, openText, tabs } from '../sql-state.ts';
+import { openText, tabs } from '../sql-screen-state.ts';
+import { hideLibraryWhereNarrow } from './hide-library-where-narrow.ts';
 import { changes, deleteSaved, listSaved, readSaved, type SavedQuery } from './saved-queries.ts';
-
-const NARROW_PX = 820;
 
 export function SavedList() {
   const [text, setText] = useState('');
@@ -64,24 +64,10 @@ async function openSaved(name: string): Promise<void> {
   try {
     const saved = await readSaved(name);
     openText({ text: saved.sql, saved });
-    hideWhereNarrow();
+    hideLibraryWhereNarrow();
   } catch (error) {
     sayError(error, () => void openSaved(name));
   }
-}
-
-/** There the library is over the editor. */
-export function hideWhereNarrow(): void {
-  if (innerWidth <= NARROW_PX) change({ isLibraryOpen: false });
-}
-
-/** Whether a text has all the words. */
-export function hasWords(text: string, words: string): boolean {
-  const lower = text.toLowerCase();
-  return words
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => lower.includes(word));
 }
 
 function Deletion({ query: { name, sql }, onClose }: { readonly query: SavedQuery; readonly onClose: () => void }) {

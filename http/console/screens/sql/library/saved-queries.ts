@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { call, open, readJson } from '../../../api/client.ts';
-import type { SavedLink } from '../sql-state.ts';
+import type { SavedLink } from '../sql-screen-state.ts';
 
 /** `GET /api/queries` */
 export interface SavedQuery {

@@ -1,7 +1,7 @@
 import { formatDuration } from '../../../format.ts';
 import { CopyButton } from '../../../parts/copying/copy-button.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import type { Run } from '../run/run.ts';
+import type { Run } from '../run/run-request-and-result.ts';
 import { type Plan, type PlanNode, readPlan } from './plan.ts';
 import { PlanTree } from './plan-tree.tsx';
 

@@ -1,5 +1,5 @@
 import { Button } from '../../../parts/button.tsx';
-import type { Call, RunRequest } from '../run/run.ts';
+import type { Call, RunRequest } from '../run/run-request-and-result.ts';
 import { currentDownload } from './current-download.ts';
 import { downloadAll } from './download.ts';
 

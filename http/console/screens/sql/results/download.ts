@@ -4,11 +4,11 @@ import { formatBytes, formatCount } from '../../../format.ts';
 import type { GridSource } from '../../../parts/grid/source.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { callsOf, here, timeoutMs } from '../run/actions.ts';
-import type { Call, Settings } from '../run/run.ts';
-import { currentTab } from '../sql-state.ts';
-import { csvOf, jsonOf } from './csv-and-json.ts';
+import type { Call, Settings } from '../run/run-request-and-result.ts';
+import { currentTab } from '../sql-screen-state.ts';
 import { currentDownload } from './current-download.ts';
-import { exportCsv, exportJson } from './export-rows.ts';
+import { exportCsv, exportJson } from './export-all-rows.ts';
+import { csvOf, jsonOf } from './shown-rows-as-csv-and-json.ts';
 
 export type FileForm = 'csv' | 'json';
 

@@ -2,8 +2,8 @@ import { ApiError } from '../../../api/problem.ts';
 import { Button } from '../../../parts/button.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
 import { runAgain } from '../run/actions.ts';
-import type { Run } from '../run/run.ts';
-import { currentTab, editors } from '../sql-state.ts';
+import type { Run } from '../run/run-request-and-result.ts';
+import { currentTab, editors } from '../sql-screen-state.ts';
 
 /** Where the same request may go better another time. */
 const RETRY_STATUS: ReadonlySet<number> = new Set([0, 409, 429, 502, 503, 504]);

@@ -2,7 +2,7 @@ import { formatCount, formatDuration } from '../../../format.ts';
 import { Grid } from '../../../parts/grid/grid.tsx';
 import { MenuButton } from '../../../parts/menus/menu-button.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { commandTag, KEPT_ROWS_MAX, type Result, type Run } from '../run/run.ts';
+import { commandTag, KEPT_ROWS_MAX, type Result, type Run } from '../run/run-request-and-result.ts';
 import { downloadAll, downloadShown } from './download.ts';
 import { DownloadAll } from './download-all.tsx';
 import { insertTableOf } from './insert-table.ts';

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { KEPT_ROWS_MAX, type Run } from '../run/run.ts';
+import { KEPT_ROWS_MAX, type Run } from '../run/run-request-and-result.ts';
 
 const TICK_MS = 100;
 

@@ -2,11 +2,11 @@ import { findDestruction } from '../../../../../src/syntax/destructive-statement
 import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { remember } from '../library/local-history.ts';
-import { currentTab, editors, type QueryTab, settings } from '../sql-state.ts';
+import { currentTab, editors, type QueryTab, settings } from '../sql-screen-state.ts';
 import { withoutExplain } from './explain.ts';
 import { parametersFor } from './parameters.ts';
 import { type PendingConfirmation, pendingConfirmation } from './pending-confirmation.ts';
-import type { Call, Kind, RunRequest } from './run.ts';
+import type { Call, Kind, RunRequest } from './run-request-and-result.ts';
 import { type Statement, statementAt, statementsBetween, statementsIn } from './statements.ts';
 
 /** Runs what is selected, else the statement at the cursor. */

@@ -5,7 +5,7 @@ import { stream } from './calls/stream.ts';
 import { runTransaction } from './calls/transaction.ts';
 import { placeOf } from './error-place.ts';
 import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from './explain.ts';
-import type { Result, Run, RunRequest } from './run.ts';
+import type { Result, Run, RunRequest } from './run-request-and-result.ts';
 
 const PREFIXES = { run: '', explain: EXPLAIN_PREFIX, analyze: ANALYZE_PREFIX } as const;
 

@@ -7,7 +7,7 @@ import { ScreenPage } from '../../../parts/layout/screen-page.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { screenCommands } from '../../../shell/commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
-import { openInEditor } from '../../sql/sql-state.ts';
+import { openInEditor } from '../../sql/sql-screen-state.ts';
 import { StagedBar } from '../edit/staged-bar.tsx';
 import { ImportDialog } from '../import/import-dialog.tsx';
 import { editorSql, tableName } from '../sql/browse-sql.ts';

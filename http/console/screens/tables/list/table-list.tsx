@@ -3,6 +3,7 @@ import { useEffect } from 'preact/hooks';
 import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
 import type { Load } from '../../../api/use-load.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
+import { hasWords } from '../../../has-words.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { ScreenPage } from '../../../parts/layout/screen-page.tsx';
@@ -48,7 +49,7 @@ function Schemas({ schema }: { readonly schema: Schema }) {
     };
   }, [schema]);
   if (schema.tables.length === 0) return <NoTables />;
-  const found = findTables(schema.tables, search.value);
+  const found = schema.tables.filter((table) => hasWords(`${table.schema}.${table.name}`, search.value));
   const shown = found.slice(0, SHOWN_MAX);
   const names = [...new Set(shown.map((table) => table.schema))];
   return (
@@ -117,10 +118,4 @@ function Name({ table }: { readonly table: SchemaTable }) {
 function rowsOf(estimate: number | null, kind: SchemaTable['kind']): string | null {
   if (kind === 'view') return null;
   return estimate === null ? 'not analyzed' : `≈ ${formatCount(estimate)}`;
-}
-
-/** Those that have all words in their name. */
-export function findTables(tables: readonly SchemaTable[], text: string): readonly SchemaTable[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  return tables.filter(({ schema, name }) => words.every((word) => `${schema}.${name}`.toLowerCase().includes(word)));
 }

@@ -1,6 +1,6 @@
 import { call } from '../../../../api/client.ts';
 import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../explain.ts';
-import type { Call, Settings } from '../run.ts';
+import type { Call, Settings } from '../run-request-and-result.ts';
 import { bodyOf, settingsBody, statementBody } from './request-body.ts';
 
 interface Rows {

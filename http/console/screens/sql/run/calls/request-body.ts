@@ -1,11 +1,4 @@
-import type { GridColumn } from '../../../../parts/grid/source.ts';
-import type { Call, Settings } from '../run.ts';
-
-/** A column as the API describes it. */
-export interface Field {
-  readonly name: string;
-  readonly dataType: string;
-}
+import type { Call, Settings } from '../run-request-and-result.ts';
 
 /** The body of `POST /api/query`. */
 export function bodyOf({ statement, params }: Call, settings: Settings, prefix = ''): object {
@@ -23,8 +16,4 @@ export function statementBody({ statement, params }: Call, prefix = ''): object 
 
 export function settingsBody({ isReadOnly, timeoutMs }: Settings): object {
   return { ...(isReadOnly ? { readOnly: true } : {}), ...(timeoutMs === undefined ? {} : { timeoutMs }) };
-}
-
-export function columnsOf(fields: readonly Field[]): readonly GridColumn[] {
-  return fields.map(({ name, dataType }) => ({ name, type: dataType }));
 }

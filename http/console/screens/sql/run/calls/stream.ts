@@ -3,8 +3,9 @@ import { ApiError, type Problem, unreachable } from '../../../../api/problem.ts'
 import { linesOf } from '../../../../api/response-lines.ts';
 import { RowStore } from '../../../../parts/grid/row-store.ts';
 import { onlyReads } from '../only-reads.ts';
-import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from '../run.ts';
-import { bodyOf, columnsOf, type Field } from './request-body.ts';
+import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from '../run-request-and-result.ts';
+import { columnsOf, type Field } from './reply-columns.ts';
+import { bodyOf } from './request-body.ts';
 
 const BEFORE_ROW = '{"row":';
 /** After the first rows, the page is drawn anew so often. */

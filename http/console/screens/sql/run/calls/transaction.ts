@@ -1,8 +1,9 @@
 import { callText } from '../../../../api/client.ts';
 import { elementsOf, membersOf } from '../../../../api/raw-json.ts';
 import { RowStore } from '../../../../parts/grid/row-store.ts';
-import type { Call, Completion, Result, Settings } from '../run.ts';
-import { columnsOf, type Field, transactionBody } from './request-body.ts';
+import type { Call, Completion, Result, Settings } from '../run-request-and-result.ts';
+import { columnsOf, type Field } from './reply-columns.ts';
+import { transactionBody } from './request-body.ts';
 
 /** Runs all statements in one transaction. @returns a result for each @throws ApiError with the index of the one that failed */
 export async function runTransaction(calls: readonly Call[], settings: Settings, signal: AbortSignal): Promise<readonly Result[]> {

@@ -1,13 +1,13 @@
-import { formatBytes } from '../../../format.ts';
-import { Button } from '../../../parts/button.tsx';
-import { Checkbox, Choice } from '../../../parts/field.tsx';
-import { MenuButton } from '../../../parts/menus/menu-button.tsx';
-import { me } from '../../../session/session.ts';
-import { statementTimeoutChoices } from '../../../session/statement-timeout-choices.ts';
-import { sayError } from '../../../shell/toasts.tsx';
-import { currentDownload } from '../results/current-download.ts';
-import { change, currentTab, settings } from '../sql-state.ts';
-import { cancel, explainHere, runAll, runHere } from './commands.ts';
+import { formatBytes } from '../../format.ts';
+import { Button } from '../../parts/button.tsx';
+import { Checkbox, Choice } from '../../parts/field.tsx';
+import { MenuButton } from '../../parts/menus/menu-button.tsx';
+import { me } from '../../session/session.ts';
+import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';
+import { sayError } from '../../shell/toasts.tsx';
+import { currentDownload } from './results/current-download.ts';
+import { cancel, explainHere, runAll, runHere } from './run/lazy-actions.ts';
+import { change, currentTab, settings } from './sql-screen-state.ts';
 
 const TIME_LIMITS_MS = [5_000, 30_000, 60_000, 300_000];
 
@@ -102,7 +102,7 @@ function SaveButton({ isReader }: { readonly isReader: boolean }) {
 
 async function save(asAnother: boolean): Promise<void> {
   try {
-    const { beginSaving } = await import('../library/saving.ts');
+    const { beginSaving } = await import('./library/save-tab.ts');
     await beginSaving(currentTab.peek(), asAnother);
   } catch (error) {
     sayError(error, () => void save(asAnother));
@@ -111,7 +111,7 @@ async function save(asAnother: boolean): Promise<void> {
 
 async function downloadHere(form: 'csv' | 'json'): Promise<void> {
   try {
-    const { downloadStatementHere } = await import('../results/download.ts');
+    const { downloadStatementHere } = await import('./results/download.ts');
     await downloadStatementHere(form);
   } catch (error) {
     sayError(error, () => void downloadHere(form));

@@ -1,15 +1,16 @@
 import { useEffect, useState } from 'preact/hooks';
 import { asApiError, isAbort } from '../../../api/problem.ts';
 import { formatAgo, formatCount, formatDuration, formatTime } from '../../../format.ts';
+import { hasWords } from '../../../has-words.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Choice, Field } from '../../../parts/field.tsx';
 import { Loading } from '../../../parts/loaded.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
-import { openText } from '../sql-state.ts';
-import { type HistoryEntry, type HistoryPage, historyPage, isWhole, localEntries } from './history.ts';
+import { openText } from '../sql-screen-state.ts';
+import { hideLibraryWhereNarrow } from './hide-library-where-narrow.ts';
+import { type HistoryEntry, type HistoryPage, historyPage, isWhole, localEntries } from './history-entries.ts';
 import { localHistory } from './local-history.ts';
-import { hasWords, hideWhereNarrow } from './saved-list.tsx';
 
 type Whose = 'browser' | 'all';
 
@@ -125,7 +126,7 @@ function Entries({ entries }: { readonly entries: readonly HistoryEntry[] }) {
             title={`${formatTime(entry.at)}\n${entry.sql.slice(0, 1_000)}`}
             onClick={() => {
               openText({ text: entry.sql });
-              hideWhereNarrow();
+              hideLibraryWhereNarrow();
             }}
           >
             <code>{entry.sql.slice(0, 300)}</code>

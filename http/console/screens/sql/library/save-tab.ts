@@ -1,6 +1,6 @@
 import { ApiError } from '../../../api/problem.ts';
 import { say } from '../../../shell/toasts.tsx';
-import type { QueryTab, SavedLink } from '../sql-state.ts';
+import type { QueryTab, SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';
 import { NONE, readSaved, saveQuery } from './saved-queries.ts';
 

@@ -3,7 +3,7 @@ import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../.
 import { linesOf } from '../../../api/response-lines.ts';
 import type { FileSink } from '../../../downloads/file-sink.ts';
 import { bodyOf } from '../run/calls/request-body.ts';
-import type { Call, Settings } from '../run/run.ts';
+import type { Call, Settings } from '../run/run-request-and-result.ts';
 
 type Export = (call: Call, settings: Settings, sink: FileSink, signal: AbortSignal, onBytes: (bytes: number) => void) => Promise<number>;
 

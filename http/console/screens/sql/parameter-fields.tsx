@@ -2,7 +2,7 @@ import { useComputed } from '@preact/signals';
 import { useId } from 'preact/hooks';
 import { Checkbox } from '../../parts/field.tsx';
 import { type Parameter, parameterCountIn } from './run/parameters.ts';
-import type { QueryTab } from './sql-state.ts';
+import type { QueryTab } from './sql-screen-state.ts';
 
 /** A field for each of `$1`, `$2`, … in the text. */
 export function Parameters({ tab }: { readonly tab: QueryTab }) {

@@ -1,11 +1,11 @@
 import { sayError } from '../../../shell/toasts.tsx';
-import { currentTab } from '../sql-state.ts';
+import { currentTab } from '../sql-screen-state.ts';
 
 /*
  * What buttons and keys do. The code that reads and runs SQL is loaded after the screen.
  */
 
-type Actions = typeof import('../run/actions.ts');
+type Actions = typeof import('./actions.ts');
 
 export const runHere = () => act(({ runHere: run }) => run());
 export const runAll = () => act(({ runAll: run }) => run());
@@ -17,9 +17,9 @@ export function cancel(): void {
 
 /** So that the first run does not wait for its code. What fails here is loaded again then. */
 export function loadActions(): void {
-  Promise.all([import('../run/actions.ts'), import('../run/start-run.ts')]).catch(() => undefined);
+  Promise.all([import('./actions.ts'), import('./start-run.ts')]).catch(() => undefined);
 }
 
 function act(run: (actions: Actions) => void): void {
-  import('../run/actions.ts').then(run).catch((error) => sayError(error, () => act(run)));
+  import('./actions.ts').then(run).catch((error) => sayError(error, () => act(run)));
 }

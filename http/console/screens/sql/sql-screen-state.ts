@@ -4,7 +4,7 @@ import { lockedBecause } from '../../session/session.ts';
 import { keepText, keptText } from '../../session/session-storage.ts';
 import { goTo } from '../../shell/route.ts';
 import type { Parameter } from './run/parameters.ts';
-import type { Run } from './run/run.ts';
+import type { Run } from './run/run-request-and-result.ts';
 
 /** The saved query that a tab shows, and which version of it. */
 export interface SavedLink {
