@@ -43,6 +43,6 @@ function ownKeyName(): string {
 }
 
 /** It ends by itself where this fails. */
-export async function revokeKey({ apiKey, keyId }: OwnKey): Promise<void> {
+export async function revoke({ apiKey, keyId }: OwnKey): Promise<void> {
   await call('DELETE', `api/keys/${keyId}`, { key: apiKey, outlivesPage: true }).catch(() => undefined);
 }

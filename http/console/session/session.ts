@@ -1,7 +1,7 @@
 import { computed, signal } from '@preact/signals';
 import { call, useKey, whenUnauthorized } from '../api/client.ts';
 import { type ApiError, asApiError } from '../api/problem.ts';
-import { type OwnKey, ownKeyFor, ownKeyForToken, revokeKey } from './own-key.ts';
+import { type OwnKey, ownKeyFor, ownKeyForToken, revoke } from './own-key.ts';
 import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './session-storage.ts';
 import { hasSignInToken, useSignInToken } from './token-in-address.ts';
 
@@ -100,7 +100,7 @@ async function beginWith(made: OwnKey): Promise<void> {
     checkOrganization(whose);
     await begin(made.apiKey, made.keyId, false, whose);
   } catch (error) {
-    void revokeKey(made);
+    void revoke(made);
     throw error;
   }
 }
@@ -149,7 +149,7 @@ export async function signOut(): Promise<void> {
 async function revokeOwnKey(): Promise<void> {
   const [own, apiKey] = [ownKeyId, key];
   ownKeyId = undefined;
-  if (own !== undefined && apiKey !== undefined) await revokeKey({ apiKey, keyId: own });
+  if (own !== undefined && apiKey !== undefined) await revoke({ apiKey, keyId: own });
 }
 
 /** Revokes the page's own key when the page goes for good, unless it is to go on after a reload. */

@@ -13,9 +13,9 @@ import { goTo } from '../../shell/route.ts';
 import { ChangeDialog } from './changes/change-dialog.tsx';
 import { openChange } from './changes/open-change.ts';
 import { Diagram } from './diagram/diagram.tsx';
-import { ExtensionPage, FunctionPage, SequencePage, TypePage } from './objects/other-pages.tsx';
 import { Overview } from './objects/overview.tsx';
 import { TablePage } from './objects/table-page.tsx';
+import { ExtensionPage, FunctionPage, SequencePage, TypePage } from './objects/type-sequence-function-extension-pages.tsx';
 import { addressOf, objectsOf, type SchemaObject } from './schema-objects.ts';
 import { SchemaTree } from './tree/tree.tsx';
 

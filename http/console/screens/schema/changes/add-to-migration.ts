@@ -1,8 +1,8 @@
 import { begin, change as changeDraft, draft } from '../../migrations/draft.ts';
 import { isOf, outcome } from '../../migrations/run-migration.ts';
 
-/** What a dialog makes: nothing runs before it is applied. */
-export interface Migration {
+/** What a dialog makes of a change: nothing runs before it is applied. */
+export interface ProposedMigration {
   readonly name: string;
   readonly sql: string;
   /** Absent where nothing brings back what was there. */
@@ -12,7 +12,7 @@ export interface Migration {
 }
 
 /** Begins a migration with it; one that is being written is lost. */
-export function beginMigration({ name, sql, rollbackSql, isTransaction }: Migration): void {
+export function beginMigration({ name, sql, rollbackSql, isTransaction }: ProposedMigration): void {
   outcome.value = undefined;
   begin({ name, sql, hasRollback: rollbackSql !== undefined, rollbackSql: rollbackSql ?? '', isTransaction: isTransaction ?? true });
 }
@@ -25,11 +25,11 @@ export function isWriting(): boolean {
 }
 
 /** Whether it can be put behind what is being written: either all of a migration runs in a transaction, or nothing. */
-export function mayAdd({ isTransaction }: Migration): boolean {
+export function mayAdd({ isTransaction }: ProposedMigration): boolean {
   return isWriting() && (isTransaction ?? true) === draft.value.isTransaction;
 }
 
-export function addToMigration({ sql, rollbackSql }: Migration): void {
+export function addToMigration({ sql, rollbackSql }: ProposedMigration): void {
   const before = draft.peek();
   outcome.value = undefined;
   // What was done last is undone first. Without SQL for all there is none for the whole.

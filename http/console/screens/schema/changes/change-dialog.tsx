@@ -4,7 +4,7 @@ import { AddColumnDialog, AlterColumnDialog } from './column-dialogs.tsx';
 import { COMMON_TYPES } from './column-fields.tsx';
 import { IndexDialog } from './index-dialog.tsx';
 import { change } from './open-change.ts';
-import { CommentDialog, DropDialog, RenameDialog } from './simple-dialogs.tsx';
+import { CommentDialog, DropDialog, RenameDialog } from './rename-comment-drop-dialogs.tsx';
 import { TableDialog } from './table-dialog.tsx';
 
 /** The dialog that was asked for. */

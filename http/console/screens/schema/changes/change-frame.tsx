@@ -3,20 +3,20 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { goTo } from '../../../shell/route.ts';
-import { addToMigration, beginMigration, isWriting, type Migration, mayAdd } from './add-to-migration.ts';
+import { addToMigration, beginMigration, isWriting, mayAdd, type ProposedMigration } from './add-to-migration.ts';
 import { closeChange } from './open-change.ts';
 
 interface ChangeFrameProps {
   readonly title: string;
   /** Undefined: something has to be filled in. */
-  readonly migration: Migration | undefined;
+  readonly migration: ProposedMigration | undefined;
   readonly isWide?: boolean;
   readonly children: ComponentChildren;
 }
 
 /** A dialog with its fields, the SQL they make, and the ways into a migration. */
 export function ChangeFrame({ title, migration, isWide = false, children }: ChangeFrameProps) {
-  const use = (how: (migration: Migration) => void) => {
+  const use = (how: (migration: ProposedMigration) => void) => {
     if (migration === undefined) return;
     how(migration);
     closeChange();
@@ -51,7 +51,7 @@ export function ChangeFrame({ title, migration, isWide = false, children }: Chan
   );
 }
 
-function labelOf(migration: Migration | undefined): string {
+function labelOf(migration: ProposedMigration | undefined): string {
   if (migration === undefined || !isWriting()) return 'To the migration';
   return mayAdd(migration) ? 'Add to the migration being written' : 'Replace the migration being written';
 }

@@ -1,7 +1,7 @@
 import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
-import { commentOn } from '../ddl/clauses.ts';
-import type { Migration } from './add-to-migration.ts';
+import { commentOn } from '../ddl/comment-and-with-clauses.ts';
+import type { ProposedMigration } from './add-to-migration.ts';
 import type { NamedObject } from './open-change.ts';
 
 /** Where the values of a column come from. */
@@ -49,7 +49,7 @@ function migrationName(...words: readonly string[]): string {
   return `${new Date().toISOString().slice(0, 10)}-${slug}`.slice(0, 80).replace(/-+$/, '').toLowerCase();
 }
 
-export function createTable({ schema, name, columns, comment }: NewTable): Migration {
+export function createTable({ schema, name, columns, comment }: NewTable): ProposedMigration {
   const table = qualifiedName(schema, name);
   const keys = columns.filter(({ isKey }) => isKey);
   const [only] = keys;
@@ -65,7 +65,7 @@ export function createTable({ schema, name, columns, comment }: NewTable): Migra
   };
 }
 
-export function addColumn(of: SchemaTable, column: NewColumn, comment: string): Migration {
+export function addColumn(of: SchemaTable, column: NewColumn, comment: string): ProposedMigration {
   const table = qualifiedName(of.schema, of.name);
   const name = quoteIdentifier(column.name);
   return {
@@ -89,7 +89,7 @@ function columnSql({ name, type, notNull, source, expression }: NewColumn): stri
 }
 
 /** @returns undefined when nothing is changed */
-export function alterColumn(of: SchemaTable, column: SchemaColumn, next: ChangedColumn): Migration | undefined {
+export function alterColumn(of: SchemaTable, column: SchemaColumn, next: ChangedColumn): ProposedMigration | undefined {
   const table = qualifiedName(of.schema, of.name);
   const name = quoteIdentifier(column.name);
   const steps = [...alterations(column, next)];
@@ -128,7 +128,7 @@ function defaultSql(expression: string | null): string {
 }
 
 /** What was in it does not come back. */
-export function dropColumn(of: SchemaTable, column: SchemaColumn, isCascading: boolean): Migration {
+export function dropColumn(of: SchemaTable, column: SchemaColumn, isCascading: boolean): ProposedMigration {
   const table = qualifiedName(of.schema, of.name);
   return {
     name: migrationName('drop', column.name, 'of', of.name),
@@ -136,7 +136,10 @@ export function dropColumn(of: SchemaTable, column: SchemaColumn, isCascading: b
   };
 }
 
-export function createIndex(of: SchemaTable, { name, columns, expression, method, where, isUnique, isConcurrent }: NewIndex): Migration {
+export function createIndex(
+  of: SchemaTable,
+  { name, columns, expression, method, where, isUnique, isConcurrent }: NewIndex,
+): ProposedMigration {
   const items = [...columns.map(quoteIdentifier), ...(expression.trim() === '' ? [] : [`(${expression.trim()})`])];
   const concurrently = isConcurrent ? ' CONCURRENTLY' : '';
   const using = method === 'btree' ? '' : ` USING ${method}`;
@@ -150,7 +153,7 @@ export function createIndex(of: SchemaTable, { name, columns, expression, method
   };
 }
 
-export function rename(object: NamedObject, name: string): Migration {
+export function rename(object: NamedObject, name: string): ProposedMigration {
   const { what, schema } = object;
   return {
     name: migrationName('rename', object.name, 'to', name),
@@ -159,7 +162,7 @@ export function rename(object: NamedObject, name: string): Migration {
   };
 }
 
-export function changeComment(object: NamedObject, before: string | null, comment: string): Migration {
+export function changeComment(object: NamedObject, before: string | null, comment: string): ProposedMigration {
   return {
     name: migrationName('comment', object.name),
     sql: commentOn(nameOf(object), comment === '' ? null : comment),
@@ -168,7 +171,7 @@ export function changeComment(object: NamedObject, before: string | null, commen
 }
 
 /** @param again SQL that makes it again */
-export function drop(object: NamedObject, again: string | undefined, isCascading: boolean): Migration {
+export function drop(object: NamedObject, again: string | undefined, isCascading: boolean): ProposedMigration {
   return {
     name: migrationName('drop', object.name),
     sql: `DROP ${nameOf(object)}${isCascading ? ' CASCADE' : ''};`,

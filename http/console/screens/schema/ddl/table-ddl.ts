@@ -1,7 +1,7 @@
 import type { Policy, Schema, SchemaTable, Sequence } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
-import { commentOn, withOptions } from './clauses.ts';
 import { columnDefinition } from './column-ddl.ts';
+import { commentOn, withOptions } from './comment-and-with-clauses.ts';
 import { createSequence, ownSequence } from './sequence-ddl.ts';
 
 /** The statements that make a table or view again, in the order in which they may run. */

@@ -1,7 +1,7 @@
 import type { Routine, SchemaType } from '../../../api/database-schema.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { quoteLiteral } from '../../../quoting/quote-literal.ts';
-import { commentOn } from './clauses.ts';
+import { commentOn } from './comment-and-with-clauses.ts';
 
 const SUBTYPE = /^range of /;
 

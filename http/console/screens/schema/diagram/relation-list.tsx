@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { TableLink } from '../objects/object-page.tsx';
+import { TableLink } from '../objects/table-link.tsx';
 import type { Graph } from './graph.ts';
 
 /** What the diagram says, in words. */

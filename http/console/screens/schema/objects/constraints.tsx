@@ -3,7 +3,7 @@ import { Section } from '../../../parts/layout/section.tsx';
 import { Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { isTable, referencesTo } from '../schema-objects.ts';
-import { TableLink } from './object-page.tsx';
+import { TableLink } from './table-link.tsx';
 
 /** Keys, unique columns, checks. */
 export function Constraints({ table }: { readonly table: SchemaTable }) {

@@ -10,8 +10,9 @@ import { isTable, referencesTo } from '../schema-objects.ts';
 import { ColumnTable } from './column-table.tsx';
 import { Constraints, References } from './constraints.tsx';
 import { IndexTable, PolicyList, TriggerList } from './indexes-policies-triggers.tsx';
-import { ObjectPage, TableLink } from './object-page.tsx';
+import { ObjectPage } from './object-page-layout.tsx';
 import { TableActions } from './table-actions.tsx';
+import { TableLink } from './table-link.tsx';
 
 /** Which part is shown; it stays from one table to the next. */
 const part = signal('structure');

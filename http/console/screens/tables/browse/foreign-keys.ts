@@ -2,7 +2,7 @@ import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-sche
 import { goTo } from '../../../shell/route.ts';
 import { tableName } from '../sql/browse-sql.ts';
 import type { Filter } from '../sql/conditions.ts';
-import type { ValueText } from '../sql/sql-text.ts';
+import type { ValueText } from '../sql/parameterized-sql.ts';
 import { showRows } from './open-tables.ts';
 
 export interface Reference {

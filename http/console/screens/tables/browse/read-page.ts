@@ -2,7 +2,7 @@ import { open } from '../../../api/client.ts';
 import { ApiError, isProblem } from '../../../api/problem.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
 import { linesOf } from '../../../api/response-lines.ts';
-import type { Statement } from '../sql/sql-text.ts';
+import type { Statement } from '../sql/parameterized-sql.ts';
 
 /** Rows may have megabytes each: a page then has fewer of them. */
 const PAGE_MAX_CHARACTERS = 8_000_000;

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { callText } from '../../../api/client.ts';
+import { rowsOf } from '../../../api/reply-rows.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { sayError } from '../../../shell/toasts.tsx';
-import { rowsOf } from '../edit/save.ts';
 import { countSql } from '../sql/browse-sql.ts';
 import type { OpenTable } from './open-table.ts';
 

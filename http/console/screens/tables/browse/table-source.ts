@@ -13,7 +13,7 @@ import {
 } from '../edit/staged.ts';
 import { isWritable } from '../edit/statements.ts';
 import { shownJson, valueTextOf } from '../sql/columns.ts';
-import type { ValueText } from '../sql/sql-text.ts';
+import type { ValueText } from '../sql/parameterized-sql.ts';
 import type { OpenTable } from './open-table.ts';
 
 /** What stands in a place of the grid: a new row, or one that was read. */

@@ -3,7 +3,7 @@ import { Button } from '../../../parts/button.tsx';
 import { Section } from '../../../parts/layout/section.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { type TableColumn, valueTextOf } from '../sql/columns.ts';
-import type { ValueText } from '../sql/sql-text.ts';
+import type { ValueText } from '../sql/parameterized-sql.ts';
 import { overwrite, type StagedRow, stageInsert, unstageRow } from './staged.ts';
 import { isWritable } from './statements.ts';
 

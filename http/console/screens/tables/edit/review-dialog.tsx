@@ -7,7 +7,7 @@ import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
-import type { Sql } from '../sql/sql-text.ts';
+import type { Sql } from '../sql/parameterized-sql.ts';
 import { Conflicts } from './conflicts.tsx';
 import { save } from './save.ts';
 import { conflictsIn, countChanges, type Staged, summaryOf, withConflicts } from './staged.ts';

@@ -1,8 +1,10 @@
 import { callText } from '../../../api/client.ts';
+import { newIdempotencyKey } from '../../../api/idempotency-key.ts';
 import { ApiError, asApiError } from '../../../api/problem.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
+import { rowsOf } from '../../../api/reply-rows.ts';
 import { isStaleRow } from '../sql/change-sql.ts';
-import type { Sql } from '../sql/sql-text.ts';
+import type { Sql } from '../sql/parameterized-sql.ts';
 import type { Staged, StagedRow } from './staged.ts';
 import { type Change, changesOf, type EditableTable, rereadSql, watchedColumns } from './statements.ts';
 
@@ -78,21 +80,10 @@ async function runTransaction(statements: readonly Sql[], { headers, isReadOnly 
   return elementsOf(text, at).map(rowsOf);
 }
 
-/** The rows of a reply in `rowMode: array`. */
-export function rowsOf(reply: string): readonly (readonly string[])[] {
-  const [at] = membersOf(reply).get('rows') ?? [];
-  return at === undefined ? [] : elementsOf(reply, at).map((row) => elementsOf(row));
-}
-
 function requestKeyOf(staged: Staged): string {
-  const known = requestKeys.get(staged) ?? newRequestKey();
+  const known = requestKeys.get(staged) ?? newIdempotencyKey();
   requestKeys.set(staged, known);
   return known;
-}
-
-/** An `Idempotency-Key`. Pages without TLS have no `crypto.randomUUID`. */
-export function newRequestKey(): string {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 function failed(error: ApiError, change?: Change): SaveResult {

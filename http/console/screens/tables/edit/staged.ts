@@ -1,5 +1,5 @@
 import { formatCount } from '../../../format.ts';
-import type { ValueText } from '../sql/sql-text.ts';
+import type { ValueText } from '../sql/parameterized-sql.ts';
 
 /*
  * Changes that wait to be saved, as values that are never changed themselves: what is sent is what was shown. Columns are named by their

@@ -9,7 +9,7 @@ import type { OpenTable } from '../browse/open-table.ts';
 import { CsvError } from './csv.ts';
 import { Outcome, Running, type RunState } from './import-progress.tsx';
 import { Mapping } from './mapping.tsx';
-import { type Preview, planOf, readPreview } from './preview.ts';
+import { type Preview, planOf, readPreview } from './preview-and-plan.ts';
 import { type ImportPlan, ImportRun } from './run-import.ts';
 
 export interface ImportDialogProps {

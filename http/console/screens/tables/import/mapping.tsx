@@ -7,7 +7,7 @@ import type { OpenTable } from '../browse/open-table.ts';
 import { isWritable } from '../edit/statements.ts';
 import { importSql } from '../sql/import-sql.ts';
 import type { CsvRecord } from './csv.ts';
-import { type Preview, targetsOf } from './preview.ts';
+import { type Preview, targetsOf } from './preview-and-plan.ts';
 import { BATCH_ROWS } from './run-import.ts';
 
 const SAMPLE_ROWS = 5;

@@ -1,7 +1,7 @@
 import { call } from '../../../api/client.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
+import { newIdempotencyKey } from '../../../api/idempotency-key.ts';
 import { type ApiError, asApiError } from '../../../api/problem.ts';
-import { newRequestKey } from '../edit/save.ts';
 import type { TableColumn } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';
 import { CsvError, type CsvRecord } from './csv.ts';
@@ -49,7 +49,7 @@ export class ImportRun {
   readonly #parts: FileParts;
   #part: Part;
   /** The same part is stored once, however often it is sent. */
-  #requestKey = newRequestKey();
+  #requestKey = newIdempotencyKey();
   #rows = 0;
 
   constructor(plan: ImportPlan, first: Part, parts: FileParts) {
@@ -79,7 +79,7 @@ export class ImportRun {
       // A part that cannot be read is not sent, and the one before it is not sent again.
       this.#part = { records: [], isLast: false, bytesRead };
       this.#part = await nextOf(this.#parts);
-      this.#requestKey = newRequestKey();
+      this.#requestKey = newIdempotencyKey();
     }
   }
 }

@@ -2,8 +2,8 @@ import type { SchemaTable } from '../../../api/database-schema.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { selected, type TableColumn } from './columns.ts';
 import { comparable, type Filter, whereSql } from './conditions.ts';
+import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
 import type { RowOrder } from './row-order.ts';
-import { join, type Sql, sql, type ValueText, value } from './sql-text.ts';
 
 export interface Sort {
   readonly column: string;

@@ -2,7 +2,7 @@ import type { SchemaTable } from '../../../api/database-schema.ts';
 import type { ApiError } from '../../../api/problem.ts';
 import { tableName } from './browse-sql.ts';
 import { selected, type TableColumn } from './columns.ts';
-import { join, type Sql, sql, type ValueText, value } from './sql-text.ts';
+import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
 
 /** A column with a value: what it is to become, or what it was when it was read. */
 export interface ColumnValue {

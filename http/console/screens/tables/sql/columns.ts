@@ -1,7 +1,7 @@
 import type { SchemaColumn } from '../../../api/database-schema.ts';
 import { textOf } from '../../../parts/grid/value-text.ts';
 import { quoteIdentifier } from '../../../quoting/quote-identifier.ts';
-import type { ValueText } from './sql-text.ts';
+import type { ValueText } from './parameterized-sql.ts';
 
 /*
  * How a column is read, so that the text of each of its values is known exactly. JSON cannot say everything: it has one null for NULL and

@@ -5,7 +5,8 @@ import { createSequence, ownSequence } from '../ddl/sequence-ddl.ts';
 import { functionDdl, typeDdl } from '../ddl/type-and-function-ddl.ts';
 import type { Extension } from '../schema-objects.ts';
 import { ObjectActions } from './object-actions.tsx';
-import { ObjectPage, TableLink } from './object-page.tsx';
+import { ObjectPage } from './object-page-layout.tsx';
+import { TableLink } from './table-link.tsx';
 
 export function TypePage({ type, canChange }: { readonly type: SchemaType; readonly canChange: boolean }) {
   const ddl = typeDdl(type);
