@@ -4,7 +4,6 @@ import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { ANY_OBJECT_CHANGE, objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
-import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import { noticeTraits, statementSent } from '../pinning/before-statement.ts';
 import { type Translated, translateProcessIds } from '../pinning/process-id-translation.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
@@ -12,6 +11,7 @@ import type { WireSession } from '../relay/wire-session.ts';
 import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 import { type Batch, DdlAudit } from './ddl-audit.ts';
 import { piecesOf, type RewrittenText, StreamedText } from './large-text.ts';
+import { MAX_REWRITTEN_BYTES } from './text-limits.ts';
 
 /*
  * These functions take the texts of a client's Query and Parse messages, note their traits, record them for the audit log, and

@@ -1,13 +1,16 @@
+import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../src/backend/connection.ts';
+import { readReply } from '../../src/backend/own-request.ts';
 import { discardState } from '../../src/backend/reset.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
+import type { Setting } from '../../src/protocol/startup-options.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { OrganizationSessions, SessionStart } from '../sessions/organization-sessions.ts';
-import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
+import { startupSettings } from './startup-settings.ts';
 
 /**
  * Determines the settings and parameters that a session starts with. Known settings need no backend, so a login succeeds even
@@ -101,6 +104,28 @@ async function tryOut(settings: readonly Setting[], takeLease: () => Promise<Lea
     await lease.release();
     throw error;
   }
+}
+
+const SET_CONFIG = 'SELECT pg_catalog.set_config($1, $2, false)';
+
+/**
+ * Applies settings to a session in one round trip.
+ * @returns the ParameterStatus values that changed
+ * @throws PostgresError when the server rejects a setting, ServiceError `backend_lost`
+ */
+async function applySettings(backend: BackendConnection, settings: readonly Setting[]): Promise<Map<string, string>> {
+  const changed = new Map<string, string>();
+  if (settings.length === 0) return changed;
+  await readReply(backend, {
+    bytes: setConfigMessages(settings),
+    parameterStatus: ({ parameter, value }) => changed.set(parameter, value),
+  });
+  return changed;
+}
+
+function setConfigMessages(settings: readonly Setting[]): Buffer {
+  const calls = settings.flatMap(([name, value]) => [serialize.bind({ values: [name, value] }), serialize.execute({})]);
+  return Buffer.concat([serialize.parse({ text: SET_CONFIG }), ...calls, serialize.sync()]);
 }
 
 async function makePlain(backend: BackendConnection): Promise<void> {

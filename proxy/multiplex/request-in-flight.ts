@@ -2,9 +2,10 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
+import { queryText } from '../../src/protocol/frontend.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { hasNoTraits, queryText } from './shareable-request.ts';
+import { hasNoTraits } from './shareable-request.ts';
 
 /** What timing a request needs of its session. */
 interface TimedSession {

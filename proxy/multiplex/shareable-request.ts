@@ -5,7 +5,7 @@ import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { stringEnd } from '../../src/protocol/body-reader.ts';
-import { FrontendType } from '../../src/protocol/frontend.ts';
+import { FrontendType, queryText } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
@@ -57,11 +57,6 @@ function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext)
 /** Whether a text has no effect beyond its transaction that the session would have to know of. */
 export function hasNoTraits(text: string): boolean {
   return sessionTraitsOf(text) === NO_TRAITS;
-}
-
-/** The text of a whole Query message. */
-export function queryText(message: Buffer): string {
-  return message.toString('latin1', HEADER_BYTES, message.length - 1);
 }
 
 /** `[Parse] Bind [Describe] Execute Sync`, with the unnamed portal. */

@@ -1,5 +1,8 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { DISCARD_SEQUENCES } from '../../src/protocol/frontend-encoder.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
+import { prepareUnderClientNames, skipSync } from '../prepared/statements-under-client-names.ts';
 import { effectsOf, type WireSession } from '../relay/wire-session.ts';
 
 /* Notes what a client's statements leave in its session when they are sent, and prepares what they need there. */
@@ -19,6 +22,22 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
 /** A session must not see the sequence values of others. */
 function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SessionTraits): boolean {
   return readsSequenceState || isTruncated || (advancesSequences && pins.maySequencesBeAskedFor);
+}
+
+/**
+ * Discards the sequence values of other sessions, even in the middle of a client's pipeline. The client's unnamed statement
+ * and portals remain.
+ */
+function discardSequences(session: WireSession, backend: BackendConnection): void {
+  const { replies, toBackend } = session;
+  const undo = () => {
+    backend.session.hasOthersSequenceValues = true;
+  };
+  backend.session.hasOthersSequenceValues = false;
+  replies.push(Request.parse, Disposition.skip, { undo });
+  for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) replies.push(kind, Disposition.skip);
+  toBackend.insert(DISCARD_SEQUENCES);
+  if (!session.isUnsynced) skipSync(session);
 }
 
 /** A statement that is being sent has these traits. */

@@ -8,7 +8,6 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-fram
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import {
   demandWhole,
@@ -19,20 +18,14 @@ import {
   recordOversized,
   textPasses,
 } from '../inspection/query-inspection.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './pending-changes.ts';
 import { MAX_LOOKED_UP_BYTES, repeatedOf, serverStatementOf } from './server-statement-choice.ts';
-import {
-  closeEvicted,
-  closeIfStale,
-  closeStatement,
-  describeStatement,
-  mustDescribeFirst,
-  preparePlaceholder,
-  prepareStatement,
-} from './server-statements.ts';
+import { closeEvicted, closeIfStale, closeStatement, describeStatement, mustDescribeFirst, prepareStatement } from './server-statements.ts';
+import { preparePlaceholder } from './statements-under-client-names.ts';
 
 /*
  * These functions find the server statement for each Parse of a client, which another client may have prepared before, and

@@ -1,10 +1,9 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
-import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
+import { FrontendType, queryText, statementNameStart } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
-import { queryText } from '../multiplex/shareable-request.ts';
 import type { ClientStatements } from './client-statements.ts';
 
 /** Lies before all batches. */

@@ -2,19 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import {
-  bindMessage,
-  closeStatementMessage,
-  DISCARD_SEQUENCES,
-  describeStatementMessage,
-  EMPTY_DEFINITION,
-  FLUSH,
-  parseMessage,
-  SYNC,
-} from '../../src/protocol/frontend-encoder.ts';
+import { bindMessage, closeStatementMessage, describeStatementMessage, FLUSH, parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import { DescribeReply } from './describe-reply-reader.ts';
@@ -33,80 +23,6 @@ export type Readiness = 'ready' | 'asked' | 'changed';
  * These functions ensure that the backend has prepared the statements that a client's next request names, and that no other
  * statement has their names. Postern sends the messages for that itself and skips their replies.
  */
-
-/**
- * The server knows the statement that the client deallocates by another name, and may not have it at all. So Postern
- * prepares an empty statement under the client's name, which always succeeds, and the DEALLOCATE removes that.
- * @returns the names, as the client knows them
- */
-export function preparePlaceholders(session: WireSession, text: string, backend: BackendConnection): string[] {
-  const names = deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined);
-  for (const name of names) preparePlaceholder(session, name, backend);
-  return names;
-}
-
-/** Prepares an empty statement under one of the client's names. */
-export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection): void {
-  session.clientNames?.names.delete(name);
-  prepareUnderClientName(session, name, EMPTY_DEFINITION, backend);
-}
-
-/**
- * Prepares the client's statements under its own names, for SQL that refers to them (EXECUTE, pg_prepared_statements);
- * they are closed before the next request. Outside a pipeline each gets its own Sync, so that one that fails, for example
- * because its table was dropped, does not affect the others.
- * @param isAlone the SQL must not see any other prepared statement
- */
-export function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean): void {
-  const { statements, replies, clientNames } = session;
-  const { staleNames, prepared } = backend.session;
-  const isApart = !session.isUnsynced;
-  if (isAlone) {
-    for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
-    prepared.clear();
-    closeStaleNames(session, backend);
-  }
-  const there = isApart || isAlone || clientNames?.batch !== replies.batch ? undefined : clientNames.names;
-  const names = new Set<string>();
-  for (const [name, { server }] of statements.entries()) {
-    names.add(name);
-    if (there?.has(name)) continue;
-    prepareUnderClientName(session, name, server.definition, backend);
-    if (isApart) skipSync(session);
-  }
-  session.clientNames = { names, batch: replies.batch };
-}
-
-/** The name is closed again before the next request. */
-function prepareUnderClientName({ replies, toBackend }: WireSession, name: string, definition: Buffer, backend: BackendConnection): void {
-  const own = Buffer.from(name, 'latin1');
-  replies.push(Request.close, Disposition.skip);
-  toBackend.insert(closeStatementMessage(own));
-  replies.push(Request.parse, Disposition.skip);
-  toBackend.insert(parseMessage(own, definition));
-  backend.session.staleNames.add(name);
-}
-
-function skipSync({ replies, toBackend }: WireSession): void {
-  replies.push(Request.sync, Disposition.skip);
-  toBackend.insert(SYNC);
-}
-
-/**
- * Discards the sequence values of other sessions, even in the middle of a client's pipeline. The client's unnamed statement
- * and portals remain.
- */
-export function discardSequences(session: WireSession, backend: BackendConnection): void {
-  const { replies, toBackend } = session;
-  const undo = () => {
-    backend.session.hasOthersSequenceValues = true;
-  };
-  backend.session.hasOthersSequenceValues = false;
-  replies.push(Request.parse, Disposition.skip, { undo });
-  for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) replies.push(kind, Disposition.skip);
-  toBackend.insert(DISCARD_SEQUENCES);
-  if (!session.isUnsynced) skipSync(session);
-}
 
 /** Whether the next message waits until the backend has described a statement. */
 export function awaitsShape({ question }: WireSession): boolean {

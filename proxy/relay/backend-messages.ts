@@ -3,13 +3,20 @@ import { performance } from 'node:perf_hooks';
 import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { BackendType, decodeParameterStatus, encodeBackendMessage, type TransactionStatus } from '../../src/protocol/backend.ts';
+import {
+  BackendType,
+  CLOSE_COMPLETE,
+  decodeParameterStatus,
+  encodeBackendMessage,
+  PARSE_COMPLETE,
+  READY_IDLE,
+  type TransactionStatus,
+} from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
-import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from '../errors.ts';
 import type { RequestEnd } from '../inspection/query-inspection.ts';
 import { applyEffects, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
@@ -17,7 +24,7 @@ import { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { Reason } from './input-gate.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
+import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from './recognized-errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
 import { endByError, endingOf } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';

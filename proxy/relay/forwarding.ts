@@ -7,7 +7,6 @@ import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import {
   awaitSignals,
@@ -19,21 +18,16 @@ import {
   rewrittenText,
   textPasses,
 } from '../inspection/query-inspection.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
 import { sendSignals } from '../pinning/process-id-translation.ts';
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
 import { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
-import {
-  awaitsShape,
-  closeIfStale,
-  closeStaleNames,
-  ensureUnnamed,
-  preparePlaceholders,
-  refuseChanged,
-} from '../prepared/server-statements.ts';
+import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/server-statements.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/special-portals.ts';
 import { resolveStatement } from '../prepared/statement-resolution.ts';
+import { preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*

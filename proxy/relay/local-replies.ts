@@ -1,8 +1,8 @@
+import { PARSE_COMPLETE, READY_IDLE } from '../../src/protocol/backend.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { errorResponse } from '../errors.ts';
 import { prepareWithoutBackend } from '../prepared/parse-forwarding.ts';
-import { PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import type { WireSession } from './wire-session.ts';
 
 /**

@@ -7,7 +7,7 @@ import type { ClientReceiver } from '../login/client-connection.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { requestDone, requestDropped, simulateReply } from './backend-messages.ts';
-import { countInput, mustHoldInput } from './client-input.ts';
+import { countInput, mustHoldInput } from './held-input.ts';
 import { Reason } from './input-gate.ts';
 import {
   answered,

@@ -1,12 +1,12 @@
 import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
 import { decodeNotification, encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
+import { message as encodeMessage } from '../../src/protocol/frontend-encoder.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { rewriteBody } from './message-builders.ts';
 
 /* These functions replace the server's names in complete backend messages by the names that the client knows. */
 
@@ -55,4 +55,9 @@ export function searchPathRowForClient(row: Buffer, rewriter: SchemaRewriter | u
   message.writeInt32BE(message.length - 1, 1);
   message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
   return message;
+}
+
+/** A whole message with another body; `change` sees the body as Latin-1, so that bytes stay as they are. */
+function rewriteBody(original: Buffer, change: (body: string) => string): Buffer {
+  return encodeMessage(original[0] ?? 0, Buffer.from(change(original.toString('latin1', 5)), 'latin1'));
 }

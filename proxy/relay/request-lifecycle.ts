@@ -6,21 +6,21 @@ import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { joined } from '../../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
-import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
 import { isCheckinDone } from '../checkout/before-checkin.ts';
+import { isLargeText, rewriteLarge } from '../inspection/large-text-rewriting.ts';
 import { receiveReplies, settingsRestored } from './backend-messages.ts';
-import { countInput, isLargeText, mustHoldOn, queueRest, rewriteLarge, terminated, violated } from './client-input.ts';
 import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
+import { countInput, mustHoldOn, queueRest } from './held-input.ts';
 import { Reason } from './input-gate.ts';
 import { answerLocally } from './local-replies.ts';
-import { endAfterProtocolError, endedAtRest, endedWithReplies } from './session-end.ts';
+import { endAfterProtocolError, endedAtRest, endedWithReplies, terminated, violated } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
  * The life of a request:
  *
  *     receive     the client's bytes, cut anywhere                     Relay.clientData → handleInput
- *     inspect     a large text is rewritten in slices first            handleMessage: isLargeText; forwarding → inspection/query-inspection
+ *     inspect     a large text is rewritten in slices first            isLargeText, rewriteLarge; forwarding → inspection/query-inspection
  *     check out   a backend that is free, or a shared one              checkOut
  *     gate        it waits for replies, settings or signals            mustWaitForReplies, Gate
  *     forward     with the names that the server knows                 forward
@@ -263,6 +263,8 @@ export async function cancel({ link, checkout }: WireSession): Promise<void> {
   else await link.cancel();
 }
 
+/** When more bytes wait for one side, the other side is no longer read. */
+const HIGH_WATER_BYTES = 262_144;
 const HELD_BACK_MAX_BYTES = 65_536;
 export const NOTHING = Buffer.alloc(0);
 const STILL_WAITING = Reason.backend | Reason.rewriting | Reason.signals | Reason.settings;

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../src/errors.ts';
+import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { Deadline } from '../../src/runtime/deadline.ts';
 import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
@@ -57,6 +58,11 @@ export function endWithoutBackend(session: WireSession): void {
   endTelling(session, error, 'backend_lost', session.backendScanner.last && session.ending?.hasFatal !== true);
 }
 
+/** As {@link endByError}, for an unexpected failure, which is reported. */
+export function endByFailure(session: WireSession, cause: unknown): void {
+  endByError(session, internalError(session, cause));
+}
+
 function endTelling(session: WireSession, error: ServiceError, reason: RelayEnd['reason'], isTold: boolean): void {
   endNow(session, { reason, ...(isTold ? { finalError: errorResponse(error, 'FATAL') } : {}) });
 }
@@ -85,6 +91,32 @@ export function endAfterReplies(session: WireSession, end: RelayEnd): void {
   ending.afterReplies = end;
   ending.halfClosed = true;
   if (session.replies.length === 0) endNow(session, end);
+}
+
+/** The client has sent Terminate. */
+export function terminated(session: WireSession, { buffer, start, end }: FrameScanner): void {
+  const { replies, toBackend } = session;
+  // During COPY FROM STDIN PostgreSQL answers it with an error.
+  if (replies.copyIn) toBackend.add(buffer, start, end);
+  toBackend.flush();
+  endAfterReplies(session, { reason: 'terminated' });
+}
+
+/** The client has violated the protocol, or its input could not be handled. */
+export function violated(session: WireSession, error: unknown): void {
+  const { replies, toBackend } = session;
+  toBackend.flush();
+  const told = error instanceof ServiceError ? error : internalError(session, error);
+  const end: RelayEnd = { reason: 'protocol_violation', finalError: errorResponse(told, 'FATAL') };
+  // A COPY would wait for data whose messages cannot be recognized any more.
+  if (replies.copyIn) endNow(session, end);
+  else endAfterReplies(session, end);
+}
+
+/** Reports an unexpected failure. @returns the error that the client is told */
+function internalError({ services }: WireSession, cause: unknown): ServiceError {
+  services.observe({ name: 'service.failure', message: 'a wire session failed', cause });
+  return new ServiceError('internal', 'internal error', { cause });
 }
 
 /** All requests have been answered: ends the session if it was to end then. @returns whether it has ended */

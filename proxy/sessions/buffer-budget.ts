@@ -1,6 +1,6 @@
 import type { HeadBudget } from '../../src/protocol/message-framing.ts';
 import { type MemoryBounds, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
+import { MAX_REWRITTEN_BYTES } from '../inspection/text-limits.ts';
 
 /**
  * The memory limit for messages that are incomplete, that wait for a backend or for being rewritten, or that the client has

@@ -47,6 +47,12 @@ export type BackendMessage =
   | { readonly name: 'CommandComplete'; readonly tag: string }
   | { readonly name: 'EmptyQueryResponse' | 'ParseComplete' | 'BindComplete' | 'CloseComplete' | 'NoData' | 'PortalSuspended' };
 
+/* Messages without a body, and ReadyForQuery for an idle session. */
+
+export const PARSE_COMPLETE = Buffer.from([0x31, 0, 0, 0, 4]);
+export const CLOSE_COMPLETE = Buffer.from([0x33, 0, 0, 0, 4]);
+export const READY_IDLE = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+
 export function encodeBackendMessage(message: BackendMessage): Buffer {
   switch (message.name) {
     case 'AuthenticationOk':

@@ -1,6 +1,5 @@
 import type { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
-
 import { BodyReader, stringEnd, violation } from './body-reader.ts';
 import { HEADER_BYTES } from './message-framing.ts';
 
@@ -61,6 +60,11 @@ export function decodeFrontendMessage(type: number, body: Buffer): FrontendMessa
   const message = decodeFields(type, reader);
   reader.end();
   return message;
+}
+
+/** The text of a whole Query message, as Latin-1. */
+export function queryText(message: Buffer): string {
+  return message.toString('latin1', HEADER_BYTES, message.length - 1);
 }
 
 /**

@@ -1,5 +1,3 @@
-/** When more bytes wait for one side, the other side is no longer read. */
-export const HIGH_WATER_BYTES = 262_144;
 /** The largest definition of a prepared statement that is kept, and the longest text that is inspected as a whole. */
 export const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** The longest statement that can be rewritten for the `schema` placement, because it is held in memory as a whole. */

@@ -1,0 +1,46 @@
+import { FrontendType } from '../../src/protocol/frontend.ts';
+import { message } from '../../src/protocol/frontend-encoder.ts';
+import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
+import { Reason } from '../relay/input-gate.ts';
+import { endByFailure } from '../relay/session-end.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import { inspectInSlices } from './large-text.ts';
+
+/** Whether the scanner's message, which is rewritten, has a text so long that rewriting it at once would delay other sessions. */
+export function isLargeText({ largeText }: WireSession, { first, type, length, last }: FrameScanner): boolean {
+  if (!first || length < LARGE_SQL_BYTES || largeText !== undefined) return false;
+  return last && (type === FrontendType.Query || type === FrontendType.Parse);
+}
+
+/** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
+export function rewriteLarge(session: WireSession, scanner: FrameScanner): void {
+  const { client, services, gate, events } = session;
+  const size = scanner.end - scanner.start;
+  const input = scanner.takeMessage();
+  const message = input.subarray(0, size);
+  gate.holdFirst(input.subarray(size), Reason.rewriting);
+  gate.holdFirst(message, Reason.rewriting);
+  client.pause();
+  const rewriting = rewrittenMessage(message, (sql) => services.rewriter?.rewriteLarge(sql));
+  Promise.all([rewriting, inspectInSlices(message)]).then(
+    ([rewritten, inspected]) => {
+      if (session.isOver) return;
+      gate.replaceFirst(rewritten);
+      session.largeText = inspected;
+      events.resumeInput();
+    },
+    (cause: unknown) => endByFailure(session, cause),
+  );
+}
+
+/** A Query or Parse message with its text rewritten. */
+async function rewrittenMessage(
+  original: Buffer,
+  rewrite: (sql: Buffer) => Promise<{ readonly sql: Buffer }> | undefined,
+): Promise<Buffer> {
+  const start = original[0] === FrontendType.Parse ? original.indexOf(0, 5) + 1 : 5;
+  const end = original.indexOf(0, start);
+  const rewritten = await rewrite(original.subarray(start, end));
+  return message(original[0] ?? 0, original.subarray(5, start), rewritten?.sql ?? original.subarray(start, end), original.subarray(end));
+}

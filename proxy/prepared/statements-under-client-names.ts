@@ -1,0 +1,70 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
+import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import { closeStaleNames } from './server-statements.ts';
+
+/*
+ * The server knows a client's statements by other names. These functions prepare statements under the client's own names, for SQL
+ * that refers to them. Postern skips the replies.
+ */
+
+/**
+ * The server knows the statement that the client deallocates by another name, and may not have it at all. So Postern
+ * prepares an empty statement under the client's name, which always succeeds, and the DEALLOCATE removes that.
+ * @returns the names, as the client knows them
+ */
+export function preparePlaceholders(session: WireSession, text: string, backend: BackendConnection): string[] {
+  const names = deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined);
+  for (const name of names) preparePlaceholder(session, name, backend);
+  return names;
+}
+
+/** Prepares an empty statement under one of the client's names. */
+export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection): void {
+  session.clientNames?.names.delete(name);
+  prepareUnderClientName(session, name, EMPTY_DEFINITION, backend);
+}
+
+/**
+ * Prepares the client's statements under its own names, for SQL that refers to them (EXECUTE, pg_prepared_statements);
+ * they are closed before the next request. Outside a pipeline each gets its own Sync, so that one that fails, for example
+ * because its table was dropped, does not affect the others.
+ * @param isAlone the SQL must not see any other prepared statement
+ */
+export function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean): void {
+  const { statements, replies, clientNames } = session;
+  const { staleNames, prepared } = backend.session;
+  const isApart = !session.isUnsynced;
+  if (isAlone) {
+    for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
+    prepared.clear();
+    closeStaleNames(session, backend);
+  }
+  const there = isApart || isAlone || clientNames?.batch !== replies.batch ? undefined : clientNames.names;
+  const names = new Set<string>();
+  for (const [name, { server }] of statements.entries()) {
+    names.add(name);
+    if (there?.has(name)) continue;
+    prepareUnderClientName(session, name, server.definition, backend);
+    if (isApart) skipSync(session);
+  }
+  session.clientNames = { names, batch: replies.batch };
+}
+
+/** The name is closed again before the next request. */
+function prepareUnderClientName({ replies, toBackend }: WireSession, name: string, definition: Buffer, backend: BackendConnection): void {
+  const own = Buffer.from(name, 'latin1');
+  replies.push(Request.close, Disposition.skip);
+  toBackend.insert(closeStatementMessage(own));
+  replies.push(Request.parse, Disposition.skip);
+  toBackend.insert(parseMessage(own, definition));
+  backend.session.staleNames.add(name);
+}
+
+/** A Sync whose reply the client does not see. */
+export function skipSync({ replies, toBackend }: WireSession): void {
+  replies.push(Request.sync, Disposition.skip);
+  toBackend.insert(SYNC);
+}
