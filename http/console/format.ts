@@ -69,3 +69,9 @@ function spanOf(ms: number): string {
   if (minutes < 60) return `${minutes} min`;
   return minutes < 48 * 60 ? `${Math.round(minutes / 60)} h` : `${Math.round(minutes / 1_440)} days`;
 }
+
+/** `12.3 %` */
+export function formatShare(share: number): string {
+  if (share > 0 && share < 0.0005) return '< 0.1 %';
+  return `${(share * 100).toFixed(1)} %`;
+}

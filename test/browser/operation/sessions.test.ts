@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { formatElapsed } from '../../../http/console/screens/sessions/clock.tsx';
 import { findSessions, searched, shown } from '../../../http/console/screens/sessions/filters.ts';
+import { formatElapsed } from '../../../http/console/screens/sessions/server-clock.tsx';
 import { canCancel, programOf, type Session } from '../../../http/console/screens/sessions/sessions.ts';
 
 const IDLE: Session = {

@@ -50,9 +50,3 @@ export function readQueries(orderBy: QueryOrder, signal: AbortSignal): Promise<Q
 export function readAdvice(signal: AbortSignal): Promise<AdviceReply> {
   return call('GET', 'api/insights/advice', { signal });
 }
-
-/** `12.3 %` */
-export function formatShare(share: number): string {
-  if (share > 0 && share < 0.0005) return '< 0.1 %';
-  return `${(share * 100).toFixed(1)} %`;
-}

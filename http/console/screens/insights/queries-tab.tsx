@@ -1,14 +1,14 @@
 import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
-import { formatCount, formatDuration, formatTime } from '../../format.ts';
+import { formatCount, formatDuration, formatShare, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { Choice } from '../../parts/field.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { me } from '../../session/session.ts';
-import { formatShare, QUERIES_MAX, type QueryOrder, type QueryStatistic, type QueryStatistics, readQueries } from './insights.ts';
+import { QUERIES_MAX, type QueryOrder, type QueryStatistic, type QueryStatistics, readQueries } from './insights.ts';
 import { QueryDialog } from './query-dialog.tsx';
 
 const ORDERS = [

@@ -1,14 +1,14 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isAbort } from '../../api/problem.ts';
-import { formatCount, formatDuration } from '../../format.ts';
+import { formatCount, formatDuration, formatShare } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-screen-state.ts';
-import { formatShare, QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
-import { explain, whyNoPlan } from './plan.ts';
+import { explain, whyNoPlan } from './generic-plan.ts';
+import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
 
 export interface QueryDialogProps {
   readonly of: QueryStatistic;

@@ -9,7 +9,7 @@ import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { type Me, me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { say } from '../../shell/toasts.tsx';
-import { CreateDialog, EditDialog, MadeKeyDialog, RevokeDialog, RotateDialog } from './dialogs.tsx';
+import { CreateDialog, EditDialog, MadeKeyDialog, RevokeDialog, RotateDialog } from './key-dialogs.tsx';
 import { type Deed, KeyTable } from './key-table.tsx';
 import { type Key, listKeys, type MadeKey, SCOPE_MEANINGS } from './keys.ts';
 

@@ -1,5 +1,5 @@
 import { call } from '../../api/client.ts';
-import type { Me, Scope } from '../../session/session.ts';
+import { type Me, me, type Scope } from '../../session/session.ts';
 
 /** `GET /api/keys` */
 export interface Key {
@@ -70,3 +70,8 @@ export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
   write: 'run SQL as the owner of the data, and migrations, but neither manage keys nor read the audit log',
   read: 'run SQL that only reads',
 };
+
+/** Whether this page uses it. */
+export function isOfThisPage({ keyId }: Key): boolean {
+  return me.value?.key.keyId === keyId;
+}

@@ -12,8 +12,9 @@ import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { type FoundDestruction, readScript, type Script } from './destructions.ts';
 import { begin, change, type Draft, draft, requestOf, rollbackText, sqlText } from './draft.ts';
-import { OutcomeNotice } from './outcome.tsx';
-import { errorIn, isOf, outcome, run } from './run-migration.ts';
+import { errorIn } from './error-place.ts';
+import { OutcomeNotice } from './outcome-notice.tsx';
+import { isOf, outcome, run } from './run-migration.ts';
 
 /** A migration is written, tried out and applied. */
 export function NewMigration() {

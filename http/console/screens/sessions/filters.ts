@@ -14,7 +14,6 @@ export const SHOWN: readonly (readonly [Shown, string])[] = [
 
 export const shown = signal<Shown>('all');
 export const searched = signal('');
-export const isPaused = signal(false);
 
 const TESTS: Readonly<Record<Shown, (session: Session) => boolean>> = {
   all: () => true,

@@ -4,7 +4,7 @@ import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { Elapsed } from './clock.tsx';
+import { Elapsed } from './server-clock.tsx';
 import { StateTag } from './session-table.tsx';
 import { canCancel, programOf, type Session, type SessionSignal, STATE_MEANINGS } from './sessions.ts';
 

@@ -1,7 +1,7 @@
 import { Button } from '../../parts/button.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { me } from '../../session/session.ts';
-import { Elapsed } from './clock.tsx';
+import { Elapsed } from './server-clock.tsx';
 import { canCancel, programOf, type Session, type SessionSignal, type SessionState, STATE_MEANINGS } from './sessions.ts';
 
 export interface SessionTableProps {

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
 import { formatCount } from '../../format.ts';
@@ -10,13 +11,15 @@ import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { listKeys } from '../keys/keys.ts';
-import { setClock, useTicking } from './clock.tsx';
-import { findSessions, isPaused, SHOWN, searched, shown } from './filters.ts';
+import { findSessions, SHOWN, searched, shown } from './filters.ts';
+import { setClock, useTicking } from './server-clock.tsx';
 import { SessionDialog } from './session-dialog.tsx';
 import { SessionTable } from './session-table.tsx';
 import { listSessions, type Session, type SessionList, type SessionSignal } from './sessions.ts';
 import { SignalDialog } from './signal-dialog.tsx';
 import { usePolling } from './use-polling.ts';
+
+const isPaused = signal(false);
 
 const LEAD = 'Connections to the wire door, and requests over HTTP that are being served';
 

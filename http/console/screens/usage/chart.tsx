@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { Plot, type PlotProps, type Series } from './plot.tsx';
-import { formatInterval } from './usage.ts';
+import { formatInterval } from './timeline.ts';
 
 /** The interval that is pointed at, in all charts. */
 const hovered = signal<number | undefined>(undefined);

@@ -1,7 +1,8 @@
 import { useMemo } from 'preact/hooks';
 import { formatBytes, formatCount, formatDuration } from '../../format.ts';
 import { Chart } from './chart.tsx';
-import { timelineOf, type Usage, type UsageCounts } from './usage.ts';
+import { timelineOf } from './timeline.ts';
+import type { Usage, UsageCounts } from './usage.ts';
 
 /** Everything that was counted, over the time. */
 export function Charts({ usage }: { readonly usage: Usage }) {

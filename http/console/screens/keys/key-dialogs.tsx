@@ -12,6 +12,7 @@ import { detailsOf, type KeyDraft, KeyFields } from './key-fields.tsx';
 import {
   connectionStringOf,
   createKey,
+  isOfThisPage,
   type Key,
   type KeyDetails,
   type MadeKey,
@@ -151,8 +152,4 @@ export function MadeKeyDialog({ made, onClose }: Closable & { readonly made: Mad
       </div>
     </Dialog>
   );
-}
-
-export function isOfThisPage({ keyId }: Key): boolean {
-  return me.value?.key.keyId === keyId;
 }

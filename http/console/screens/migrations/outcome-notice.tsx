@@ -3,8 +3,9 @@ import { formatCount, formatDuration, formatTime } from '../../format.ts';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { excerptOf } from './error-excerpt.ts';
+import { placeOf } from './error-place.ts';
 import type { MigrationRequest, MigrationWarning } from './migrations.ts';
-import { type Outcome, placeOf, run } from './run-migration.ts';
+import { type Outcome, run } from './run-migration.ts';
 
 export function OutcomeNotice({ of: known }: { readonly of: Outcome }) {
   if (known.state === 'running') return null;
