@@ -6,6 +6,7 @@ import { ServiceError } from '../errors.ts';
 import type { Cluster } from '../router/placement/cluster.ts';
 import { sessionOptions } from '../router/placement/session-settings.ts';
 import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
+import { withTlsEnvironment } from './libpq-tls.ts';
 import { POSTERN_TABLES } from './postern-tables.ts';
 
 const run = promisify(execFile);
@@ -52,7 +53,6 @@ export async function dumpDefinitions(
     PGOPTIONS: sessionOptions(placement, NO_LIMITS, cluster.serverVersion),
     PGAPPNAME: name,
     PGCLIENTENCODING: 'UTF8',
-    ...(login.ssl ? { PGSSLMODE: process.env.PGSSLMODE ?? 'require' } : {}),
     LC_ALL: 'C',
   };
   // The name is quoted, so that it is no pattern.
@@ -60,7 +60,9 @@ export async function dumpDefinitions(
   if (!isWhole) words.push(`--schema="${schema}"`);
   if (kind === 'schema') words.push(...POSTERN_TABLES.map((table) => `--exclude-table="${schema}"."postern_${table}"`));
   try {
-    const { stdout } = await run('pg_dump', words, { env, maxBuffer, ...(signal ? { signal } : {}) });
+    const { stdout } = await withTlsEnvironment(cluster, (tls) =>
+      run('pg_dump', words, { env: { ...env, ...tls }, maxBuffer, ...(signal ? { signal } : {}) }),
+    );
     return stdout;
   } catch (cause) {
     const { stderr = '', code } = cause as { readonly stderr?: string; readonly code?: unknown };

@@ -58,6 +58,7 @@ describe('the examples of the documents, in their order', () => {
       'Organizations',
       'Organizations',
       'Several PostgreSQL servers',
+      'TLS between servers',
       'Moving an organization',
       'Backups',
       'Backups',

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import { type ConnectionOptions, createSecureContext, TLSSocket, connect as tlsConnect } from 'node:tls';
+import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 /** TLS from the client's side, and the TCP connection beneath it. Certificates are not looked at unless options say so. */
@@ -91,6 +92,52 @@ export async function startSaboteur(port: number): Promise<Relay & { spoil: bool
     }
   });
   return Object.assign(saboteur, relay);
+}
+
+/** Speaks TLS with a certificate of his own, and asks whoever logs in for the password as it is. */
+export async function startThief(cert: string, key: string): Promise<Relay & { readonly stolen: string[] }> {
+  const stolen: string[] = [];
+  const relay = await startRelay(async (client) => {
+    await once(client, 'readable');
+    client.read(8);
+    client.write('S');
+    const inside = new TLSSocket(client, { isServer: true, secureContext: createSecureContext({ cert, key }) });
+    inside.on('error', () => {});
+    await once(inside, 'data');
+    inside.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
+    const [password] = await once(inside, 'data');
+    stolen.push(password.toString());
+    inside.destroy();
+  });
+  return { ...relay, stolen };
+}
+
+/** Passes everything on, unread. */
+export function startPassage(host: string, port: number): Promise<Relay> {
+  return startRelay(async (client) => join(client, connect({ host, port, noDelay: true })));
+}
+
+/** Brings each client that begins TLS to the port that is chosen by what it says first: its ClientHello. */
+export function startFork(choose: (hello: Buffer) => number): Promise<Relay> {
+  return startRelay(async (client) => {
+    await once(client, 'readable');
+    const request = client.read(8);
+    client.write('S');
+    await once(client, 'readable');
+    const hello: Buffer = client.read();
+    const further = connect({ host: '127.0.0.1', port: choose(hello), noDelay: true });
+    further.write(request);
+    await once(further, 'readable');
+    further.read(1);
+    further.write(hello);
+    join(client, further);
+  });
+}
+
+function join(one: Socket, other: Socket): void {
+  one.on('close', () => other.destroy());
+  other.on('error', () => {}).on('close', () => one.destroy());
+  one.pipe(other).pipe(one);
 }
 
 async function startRelay(relay: (client: Socket) => Promise<void>): Promise<Relay> {

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { BackendLogin } from '../../backend/socket/login.ts';
-import { type AdminConnection, addressOf, type RoleLogin, textOf, withSession } from './admin-connection.ts';
+import { type AdminConnection, addressOf, type RoleLogin, type TlsFiles, textOf, withSession } from './admin-connection.ts';
 import { mayAdmitOwners } from './roles/owners-role.ts';
 import { allowedSettings } from './roles/platform-role.ts';
 import { SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
@@ -18,6 +18,7 @@ export interface Cluster extends SharedFacts {
   readonly host: string;
   readonly port: number;
   readonly ssl: pg.ClientConfig['ssl'];
+  readonly tlsFiles: TlsFiles;
   /** The role for everything except tenants' own SQL. It has CREATEDB and CREATEROLE and is never a superuser. */
   readonly platform: RoleLogin;
   /** For the set-up, and for what replication leaves to superusers; undefined: the server's URL has another role. */
@@ -59,7 +60,7 @@ export async function describeCluster(
   facts: ServerFacts,
   platform: RoleLogin,
 ): Promise<Cluster> {
-  const { host, port, ssl } = admin;
+  const { host, port, ssl, tlsFiles = {} } = admin;
   const roleSettings = await allowedSettings(session, platform.user);
   await checkLogin({ host, port, ssl, ...platform, database: controlDatabase });
   return {
@@ -68,6 +69,7 @@ export async function describeCluster(
     host,
     port,
     ssl,
+    tlsFiles,
     platform,
     superuser: facts.superuser ? admin : undefined,
     controlDatabase,

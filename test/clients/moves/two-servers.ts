@@ -42,13 +42,14 @@ export class TwoServers {
     this.#variables = files.variables;
   }
 
-  static async start(): Promise<TwoServers> {
-    const [source, target] = [await startPostgres15({ wal_level: 'logical' }), await makeOwnCluster()];
+  /** @param publisher the one with the control database @param url by which it is reached */
+  static async start(publisher?: TwoServers['source'], url?: string): Promise<TwoServers> {
+    const [source, target] = [publisher ?? (await startPostgres15({ wal_level: 'logical' })), await makeOwnCluster()];
     const [installation, scratch] = [await makeInstallation(), await makeScratch()];
     const variables = {
       ...testVariables(),
       POSTERN_PLACEMENT: 'database',
-      DATABASE_URL: serverUrl(source),
+      DATABASE_URL: url ?? serverUrl(source),
       PATH: `${BINARIES}:${process.env.PATH}`,
       POSTERN_DATA_DIR: scratch.path,
     };
@@ -71,7 +72,12 @@ export class TwoServers {
   }
 
   admin(...words: string[]): Promise<Ended> {
-    return this.#installation.admin(words, this.#variables);
+    return this.adminWith({}, ...words);
+  }
+
+  /** The operator's command line in an environment that differs in some variables. */
+  adminWith(variables: Readonly<Record<string, string>>, ...words: string[]): Promise<Ended> {
+    return this.#installation.admin(words, { ...this.#variables, ...variables });
   }
 
   /** Begins a move whose pauses would not end before the test does. */

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
 import type { CopiedTable } from '../../../copies/contents.ts';
+import { type SslMode, sslModeOf } from '../../../copies/libpq-tls.ts';
 import type { ServedPlacement } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { type AdminConnection, sessionConfig } from '../../../router/placement/admin-connection.ts';
@@ -174,10 +175,20 @@ async function subscribe(session: pg.Client, from: ServedPlacement, name: string
   return subscription;
 }
 
-/** As libpq reads it. The server has no certificates of this machine. */
+/** As libpq reads it. */
 function conninfo({ host, port, user, password, database, ssl }: AdminConnection): string {
-  const parts = { host, port, user, password, dbname: database, connect_timeout: 10, ...(ssl ? { sslmode: 'require' } : {}) };
+  const parts = { host, port, user, password, dbname: database, connect_timeout: 10, ...tlsParts(sslModeOf(ssl)) };
   return Object.entries(parts)
     .map(([name, value]) => `${name}='${String(value).replace(/['\\]/g, '\\$&')}'`)
     .join(' ');
+}
+
+/**
+ * The server that subscribes has no certificates of this machine. With channel binding it needs none: whoever answers has to know the
+ * password's verifier, which Postern has just stored at the publisher, and SCRAM proves it together with the certificate of this connection.
+ * @see https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-CHANNEL-BINDING
+ */
+function tlsParts(mode: SslMode | undefined): Readonly<Record<string, string>> {
+  if (mode === undefined) return {};
+  return { sslmode: 'require', gssencmode: 'disable', ...(mode === 'require' ? {} : { channel_binding: 'require' }) };
 }
