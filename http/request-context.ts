@@ -4,7 +4,7 @@ import type { Tenant } from '../src/router/tenant.ts';
 import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
 import { timeOrderedUuid } from '../src/runtime/random.ts';
-import type { StatementOutcome } from '../src/sql/result/result-format.ts';
+import type { StatementOutcome } from '../src/sql/result/statement-outcome.ts';
 
 /** What is known of a call while it runs: the caller, the request and its outcome. */
 export interface RequestContext extends Indexed {

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
 import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
-import { totalOf } from '../../src/sql/result/result-format.ts';
+import { totalOf } from '../../src/sql/result/statement-outcome.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';

@@ -1,4 +1,4 @@
-import { READERS } from '../../src/backend/pool/pool-fairness.ts';
+import { READERS } from '../../src/backend/pool/organization-pool.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';

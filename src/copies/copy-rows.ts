@@ -1,8 +1,8 @@
 import { type BackendConnection, NO_RECEIVER } from '../backend/connection.ts';
 import { ServiceError } from '../errors.ts';
-import { PostgresError } from '../protocol/error-fields.ts';
 import { FrontendType } from '../protocol/frontend.ts';
 import { message, queryMessage } from '../protocol/frontend-encoder.ts';
+import { PostgresError } from '../protocol/postgres-error.ts';
 import { ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 
 const FRAMES = replyFrames();

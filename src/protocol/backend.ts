@@ -1,5 +1,6 @@
-import { BodyReader, violation } from './body-reader.ts';
+import { BodyReader } from './body-reader.ts';
 import { type ErrorFields, errorFieldTexts } from './error-fields.ts';
+import { violation } from './protocol-violation.ts';
 
 /** Type bytes of backend messages. */
 export const BackendType = {

@@ -1,4 +1,5 @@
-import { stringEnd, violation } from './body-reader.ts';
+import { stringEnd } from './body-reader.ts';
+import { violation } from './protocol-violation.ts';
 
 /** @see https://www.postgresql.org/docs/current/protocol-error-fields.html */
 export interface ErrorFields {
@@ -23,17 +24,6 @@ export interface ErrorFields {
   readonly file?: string;
   readonly line?: number;
   readonly routine?: string;
-}
-
-/** An error that Postgres raised, with all its fields. */
-export class PostgresError extends Error {
-  override readonly name = 'PostgresError';
-  readonly fields: ErrorFields;
-
-  constructor(fields: ErrorFields) {
-    super(fields.message);
-    this.fields = fields;
-  }
 }
 
 /** Codes of the optional fields, in the order in which Postgres sends them. */

@@ -1,7 +1,8 @@
 import { copyBytes } from '../runtime/bytes.ts';
-import { stringEnd, violation } from './body-reader.ts';
+import { stringEnd } from './body-reader.ts';
 import { FrontendType, statementNameStart } from './frontend.ts';
 import { HEADER_BYTES } from './message-framing.ts';
+import { violation } from './protocol-violation.ts';
 
 const STATEMENT = Buffer.from('S');
 const PORTAL = Buffer.from('P');

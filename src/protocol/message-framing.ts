@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
-import { type Sender, violation } from './body-reader.ts';
+import { type Sender, violation } from './protocol-violation.ts';
 
 /** Which messages one side may send, and how much of each a reader needs at once. Both arrays are indexed by type byte. */
 export interface FrameRules {

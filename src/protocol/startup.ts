@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors.ts';
-import { BodyReader, stringEnd, violation } from './body-reader.ts';
+import { BodyReader, stringEnd } from './body-reader.ts';
+import { violation } from './protocol-violation.ts';
 
 /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-STARTUPMESSAGE */
 export interface StartupMessage {

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
-import { READERS } from '../backend/pool/pool-fairness.ts';
+import { READERS } from '../backend/pool/organization-pool.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { abortReason, ServiceError } from '../errors.ts';

@@ -1,4 +1,4 @@
-import { PostgresError } from '../protocol/error-fields.ts';
+import { PostgresError } from '../protocol/postgres-error.ts';
 
 export interface LineAndColumn {
   /** Counts from 1. */

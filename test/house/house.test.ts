@@ -70,7 +70,7 @@ it(`each folder of more than eight files says what is in it, in at most ${FOLDER
 const SIZE_LIMITS: ReadonlySet<string> = new Set([
   'src/catalog/audit/entries/statement-record.ts #kept',
   'src/sql/parameters/json-writer.ts #characters',
-  'src/sql/result/buffered-result.ts #bytes',
+  'src/sql/result/reply-size-limit.ts #bytes',
   'src/sql/session/warnings.ts #characters',
 ]);
 

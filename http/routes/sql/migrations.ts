@@ -1,4 +1,5 @@
-import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
+import { applyMigration, applyMigrationOnce, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
+import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';

@@ -1,6 +1,6 @@
 import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { type StatementOutcome, totalOf } from '../../../src/sql/result/result-format.ts';
+import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';

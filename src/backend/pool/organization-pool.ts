@@ -2,6 +2,9 @@ import type { ServiceError } from '../../errors.ts';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 
+/** The role of organizations besides their own. */
+export const READERS = 'read';
+
 /** Opens a new backend session for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../connection.ts';
-import { OrganizationPool } from './organization-pool.ts';
+import { OrganizationPool, READERS } from './organization-pool.ts';
 
 export interface PoolFairnessLimits {
   /** Backend sessions of all organizations together. */
@@ -23,9 +23,6 @@ export interface PoolSnapshot {
 export function reservedOf(max: number): number {
   return Math.floor(max / 10);
 }
-
-/** The role of organizations besides their own. */
-export const READERS = 'read';
 
 /**
  * Divides a pool among organizations: the one with the fewest sessions in use is served first, and the

@@ -3,7 +3,7 @@ import { inNetworks, parseAddress } from '../../auth/networks.ts';
 import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
 import type { ScramOffer } from '../../auth/scram.ts';
 import { mockVerifiers } from '../../auth/scram-verifier.ts';
-import { READERS } from '../../backend/pool/pool-fairness.ts';
+import { READERS } from '../../backend/pool/organization-pool.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../../catalog/keys/credential.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';

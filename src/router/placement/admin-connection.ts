@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { PostgresError } from '../../protocol/error-fields.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 
 /** The address and credentials for setting up a server. */
 export interface AdminConnection {

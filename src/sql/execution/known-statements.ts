@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 import { isSameShape } from '../../protocol/statement-shape.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
@@ -104,3 +105,13 @@ function contextOf({ organization }: Tenant): string {
 }
 
 const AS_WRITTEN = 'as written';
+
+/**
+ * @returns whether a statement may have failed because something changed after it was prepared: the columns of its result (0A000,
+ * feature_not_supported), its presence on the backend (26000, invalid_sql_statement_name), or the objects that it names (class 42).
+ * Such a statement has had no effect.
+ * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+export function mayBeStale(error: unknown): boolean {
+  return error instanceof PostgresError && /^(?:0A000|26000|42...)$/.test(error.fields.code);
+}

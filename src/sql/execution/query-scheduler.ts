@@ -4,11 +4,12 @@ import { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
+import { withHint } from './error-details.ts';
 import { findStatement, forgetStatement, type KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { QuerySlot } from './query-slot.ts';
 import { PreparedRun } from './run-prepared.ts';
-import { runQuery, withHint } from './run-query.ts';
+import { runQuery } from './run-query.ts';
 
 const SHARED = { name: 'request.shared' } as const;
 const REQUEUED = { name: 'request.requeued' } as const;

@@ -1,19 +1,26 @@
-import { PostgresError } from '../../protocol/error-fields.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/parameters.ts';
 import type { ReplyBody } from '../result/reply-body.ts';
-import { jsonFormat, type ResultFormat, type StatementOutcome } from '../result/result-format.ts';
-import { outcomeOf, ResultWriter, typedFields } from '../result/result-writer.ts';
+import { jsonFormat, type ResultFormat } from '../result/result-format.ts';
+import { ResultWriter, typedFields } from '../result/result-writer.ts';
+import { outcomeOf, type StatementOutcome } from '../result/statement-outcome.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { SqlSession } from '../session/session.ts';
 import { type Description, describeStatement, prepareStatement } from '../session/statement-description.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
-import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
+import { withCompletion } from './error-details.ts';
+import {
+  DescribedStatement,
+  findStatement,
+  forgetStatement,
+  type KnownStatement,
+  mayBeStale,
+  rememberStatement,
+} from './known-statements.ts';
 import type { QueryRequest } from './query-request-and-reply.ts';
-import { withCompletion } from './statement-failure.ts';
 
 /**
  * Runs a statement in a session. One that this backend has prepared runs at once. Any other is described first, because rows cannot
@@ -141,14 +148,4 @@ async function withTypes(session: SqlSession, description: Description): Promise
     parameters.map((oid) => types.get(oid)),
     typedFields(fields, types),
   );
-}
-
-/**
- * @returns whether a statement may have failed because something changed after it was prepared: the columns of its result (0A000,
- * feature_not_supported), its presence on the backend (26000, invalid_sql_statement_name), or the objects that it names (class 42).
- * Such a statement has had no effect.
- * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
- */
-export function mayBeStale(error: unknown): boolean {
-  return error instanceof PostgresError && /^(?:0A000|26000|42...)$/.test(error.fields.code);
 }

@@ -8,15 +8,15 @@ import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';
 import type { RowSource } from '../result/reply-stream.ts';
-import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
-import { outcomeOf, type ResultShape, ResultWriter } from '../result/result-writer.ts';
+import { jsonFormat } from '../result/result-format.ts';
+import { type ResultShape, ResultWriter } from '../result/result-writer.ts';
+import { outcomeOf, type StatementOutcome } from '../result/statement-outcome.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline-request.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
-import type { KnownStatement } from './known-statements.ts';
+import { withCompletion } from './error-details.ts';
+import { type KnownStatement, mayBeStale } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
-import { mayBeStale } from './run-described.ts';
-import { withCompletion } from './statement-failure.ts';
 
 /** Is notified how a run ends. One of these methods is called, once. */
 export interface RunListener {

@@ -1,13 +1,14 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/error-fields.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';
-import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
+import { jsonFormat } from '../result/result-format.ts';
+import type { StatementOutcome } from '../result/statement-outcome.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import { SqlSession } from '../session/session.ts';
+import { withHint } from './error-details.ts';
 import { findStatement, forgetStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { runStatement } from './run-described.ts';
@@ -98,20 +99,4 @@ export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: Id
 /** Takes out which statement failed, because there is only one. */
 function withoutIndex(error: unknown): unknown {
   return error instanceof StatementFailure && error.place.phase === 'statement' ? error.error : error;
-}
-
-/** Adds a hint to errors of Postgres that do not say what the client can do about them. */
-export function withHint(error: unknown): unknown {
-  if (!(error instanceof PostgresError)) return error;
-  const { code, routine } = error.fields;
-  if (routine === 'exec_parse_message' && code === '42601') {
-    return new PostgresError({
-      hint: 'Send one statement per call, or several as one transaction: POST /api/transaction.',
-      ...error.fields,
-    });
-  }
-  if (routine === 'PreventInTransactionBlock') {
-    return new PostgresError({ hint: 'With an Idempotency-Key it would run in a transaction: leave out the key.', ...error.fields });
-  }
-  return error;
 }

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { PostgresError } from '../../protocol/error-fields.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 
 /** Where a request of several statements failed. */
 export interface FailurePlace {
@@ -31,10 +31,7 @@ export class StatementFailure extends Error {
   }
 }
 
-/** @returns the reason why a session was aborted, with the detail that its statement has completed nevertheless */
-export function withCompletion({ kind, message, hint }: ServiceError): ServiceError {
-  return new ServiceError(kind, message, {
-    detail: 'The statement was carried out all the same.',
-    ...(hint === undefined ? {} : { hint }),
-  });
+/** @returns an error of Postgres or Postern with the place where it happened; anything else unchanged */
+export function failureAt(error: unknown, place: FailurePlace): unknown {
+  return error instanceof PostgresError || error instanceof ServiceError ? new StatementFailure(error, place) : error;
 }

@@ -1,5 +1,6 @@
 import type { JsonBuffer } from './buffer.ts';
-import { encodeFloat, encodeText, encodeVerbatim, PART_BYTES, type Parts, partsOf, type ValueEncoder } from './scalars.ts';
+import { encodeFloat, encodeText, encodeVerbatim } from './scalars.ts';
+import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './value-encoder.ts';
 
 const [OPEN, CLOSE, QUOTE, BACKSLASH, EQUALS] = [0x7b, 0x7d, 0x22, 0x5c, 0x3d];
 const [LEFT_BRACKET, RIGHT_BRACKET, COMMA] = [0x5b, 0x5d, 0x2c];

@@ -1,7 +1,8 @@
 import type { PostgresType } from '../result/builtin-types.ts';
 import { arrayEncoder } from './array.ts';
-import { encodeBoolean, encodeFloat, encodeQuoted, encodeText, encodeVerbatim, type ValueEncoder } from './scalars.ts';
+import { encodeBoolean, encodeFloat, encodeQuoted, encodeText, encodeVerbatim } from './scalars.ts';
 import { encodeTimestamp, encodeTimestamptz } from './timestamps.ts';
+import type { ValueEncoder } from './value-encoder.ts';
 
 /** By OID. int8, numeric and money are strings always: a type must not depend on the value. All other types: their text. */
 const SCALARS: ReadonlyMap<number, ValueEncoder> = new Map([

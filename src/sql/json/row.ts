@@ -2,7 +2,7 @@ import type { FieldDescription } from '../../protocol/backend.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import { type JsonBuffer, type Words, wordsOf } from './buffer.ts';
 import { type EncoderChoice, encoderFor } from './encoders.ts';
-import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './scalars.ts';
+import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './value-encoder.ts';
 
 /** Larger rows are written in parts, between which the event loop handles other events. */
 export const LARGE_ROW_BYTES = 131_072;

@@ -1,6 +1,7 @@
 import { copyBytes, type JsonBuffer } from './buffer.ts';
 import { type CivilDay, civilFromDays, daysFromCivil } from './day-numbers.ts';
-import { encodeText, type ValueEncoder } from './scalars.ts';
+import { encodeText } from './scalars.ts';
+import type { ValueEncoder } from './value-encoder.ts';
 
 /*
  * Times have DateStyle ISO (see output-settings.ts): `2024-01-02 03:04:05.123456+05:30 BC`, with up to six digits of

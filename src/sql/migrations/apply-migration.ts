@@ -88,17 +88,6 @@ function toJson(reply: MigrationReply): Buffer {
   return Buffer.from(JSON.stringify(reply));
 }
 
-/** All migrations in the order in which they were applied. Takes over the lease. */
-export async function listMigrations(lease: Lease, options: SessionOptions): Promise<readonly Migration[]> {
-  const session = new SqlSession(lease, options);
-  try {
-    await session.expect();
-    return await new MigrationHistory(session).list();
-  } finally {
-    await session.end();
-  }
-}
-
 async function planOf(
   { lease: { backend } }: SqlSession,
   { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest,

@@ -1,7 +1,8 @@
 import { ServiceError } from '../../errors.ts';
+import type { Lease } from '../../router/leases/lease.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../postern-tables.ts';
-import type { SqlSession } from '../session/session.ts';
+import { type SessionOptions, SqlSession } from '../session/session.ts';
 
 export type MigrationStatus = 'applied' | 'failed';
 
@@ -142,4 +143,15 @@ function toRfc3339(seconds: number): string {
   const date = new Date(Math.floor(microseconds / 1_000));
   if (Number.isNaN(date.getTime())) return '';
   return date.toISOString().replace('Z', `${String(((microseconds % 1_000) + 1_000) % 1_000).padStart(3, '0')}Z`);
+}
+
+/** All migrations in the order in which they were applied. Takes over the lease. */
+export async function listMigrations(lease: Lease, options: SessionOptions): Promise<readonly AppliedMigration[]> {
+  const session = new SqlSession(lease, options);
+  try {
+    await session.expect();
+    return await new MigrationHistory(session).list();
+  } finally {
+    await session.end();
+  }
 }

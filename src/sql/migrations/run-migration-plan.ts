@@ -3,6 +3,7 @@ import { checkConstraints, checkInTransaction, inTransaction } from '../executio
 import type { SqlSession } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';
 import type { MigrationScript, MigrationScriptWarning } from './migration-script.ts';
+import { runScript } from './run-migration-script.ts';
 
 /** A migration that has been checked and may run. */
 export interface MigrationPlan {
@@ -41,7 +42,7 @@ export function applyInTransaction(
   const startedAt = performance.now();
   return inTransaction(session, BEGIN, async () => {
     await session.query(LOCK_TIMEOUT);
-    const warnings = await plan.forward.run(session, checkInTransaction);
+    const warnings = await runScript(session, plan.forward, checkInTransaction);
     await history.create();
     const migration = await history.add(entryOf(plan, 'applied', plan.forward.statements.length, startedAt));
     await beforeCommit({ migration, warnings });
@@ -54,11 +55,11 @@ export function tryOut(session: SqlSession, plan: MigrationPlan): Promise<Migrat
   const startedAt = performance.now();
   const work = async () => {
     await session.query(LOCK_TIMEOUT);
-    const warnings = await plan.forward.run(session, checkInTransaction);
+    const warnings = await runScript(session, plan.forward, checkInTransaction);
     await checkConstraints(session);
     if (plan.back === undefined) return warnings;
-    const undone = await plan.back.run(session, checkInTransaction);
-    await plan.forward.run(session, checkInTransaction, 'repeat');
+    const undone = await runScript(session, plan.back, checkInTransaction);
+    await runScript(session, plan.forward, checkInTransaction, 'repeat');
     await checkConstraints(session);
     return [...warnings, ...undone];
   };
@@ -89,7 +90,7 @@ export async function applyWithoutTransaction(
     await history.update(entryOf(plan, 'failed', applied, startedAt));
   };
   try {
-    const warnings = await plan.forward.run(session, count);
+    const warnings = await runScript(session, plan.forward, count);
     return await inTransaction(session, BEGIN, async () => {
       const migration = await history.update(entryOf(plan, 'applied', applied, startedAt));
       await beforeCommit({ migration, warnings });

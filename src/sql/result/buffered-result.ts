@@ -1,40 +1,13 @@
-import { ServiceError } from '../../errors.ts';
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Replies } from '../session/pipeline-request.ts';
 import type { SqlSession } from '../session/session.ts';
 import type { Warning } from '../session/warnings.ts';
-import { keepResults } from './result-budget.ts';
-import type { ResultFormat, StatementOutcome } from './result-format.ts';
+import type { ReplySizeLimit } from './reply-size-limit.ts';
+import type { ResultFormat } from './result-format.ts';
 import { ResultShape, ResultWriter, typedFields } from './result-writer.ts';
+import type { StatementOutcome } from './statement-outcome.ts';
 import { TypeCatalog } from './type-catalog.ts';
-
-/** Limits the results of one reply together, because they are kept in memory until the transaction is committed. */
-export class ReplySizeLimit {
-  readonly #session: SqlSession;
-  readonly #maxBytes: number;
-  readonly #hint: string;
-  #bytes = 0;
-
-  /** @param hint the hint of the error when the limit is exceeded */
-  constructor(session: SqlSession, maxBytes: number, hint = 'Ask for less, or use /api/query, which streams.') {
-    this.#session = session;
-    this.#maxBytes = maxBytes;
-    this.#hint = hint;
-  }
-
-  /** @returns whether the bytes are within the limits; if not, the session is aborted */
-  spend(bytes: number): boolean {
-    this.#bytes += bytes;
-    const refusal = this.#bytes > this.#maxBytes ? this.#tooLarge() : keepResults(this.#session.results, bytes);
-    if (refusal !== undefined) this.#session.abort(refusal);
-    return refusal === undefined;
-  }
-
-  #tooLarge(): ServiceError {
-    return new ServiceError('response_too_large', `the results exceed ${this.#maxBytes} bytes`, { hint: this.#hint });
-  }
-}
 
 /**
  * A result that is kept in memory as a whole. While a column's type is not known (the statements of a transaction are not described

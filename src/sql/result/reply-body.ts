@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { JsonBuffer } from '../json/buffer.ts';
 import { CHUNK_BYTES } from '../json/chunk-pool.ts';
-import type { Parts } from '../json/scalars.ts';
+import type { Parts } from '../json/value-encoder.ts';
 import { ReplyStream, type RowSource } from './reply-stream.ts';
 import { noRoomForResults } from './result-budget.ts';
 

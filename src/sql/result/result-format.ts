@@ -1,29 +1,11 @@
 import type { JsonBuffer } from '../json/buffer.ts';
 import { arrayRows, type Field, objectRows, type RowEncoder } from '../json/row.ts';
-import type { Parts } from '../json/scalars.ts';
+import type { Parts } from '../json/value-encoder.ts';
 import type { Warning } from '../session/warnings.ts';
 import type { PostgresType } from './builtin-types.ts';
+import type { StatementOutcome } from './statement-outcome.ts';
 
 export type RowMode = 'object' | 'array';
-
-export interface StatementOutcome {
-  /** The command tag without numbers: `SELECT`, `INSERT`, `CREATE TABLE`; empty for an empty statement. */
-  readonly command: string;
-  /** Rows returned or affected; null for commands without a count, such as DDL. */
-  readonly rowCount: number | null;
-  /** With up to three decimals. */
-  readonly durationMs: number;
-}
-
-/** The outcome of several statements: their rows together. @param command what they are called together */
-export function totalOf(outcomes: readonly StatementOutcome[], command: string): StatementOutcome {
-  let [rowCount, durationMs] = [0, 0];
-  for (const outcome of outcomes) {
-    rowCount += outcome.rowCount ?? 0;
-    durationMs += outcome.durationMs;
-  }
-  return { command, rowCount, durationMs };
-}
 
 /** How a result is written: the part before its rows, the rows, and the part after them. */
 export interface ResultFormat {

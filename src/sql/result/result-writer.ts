@@ -1,9 +1,10 @@
-import type { CommandTag, FieldDescription } from '../../protocol/backend.ts';
+import type { FieldDescription } from '../../protocol/backend.ts';
 import { JsonBuffer } from '../json/buffer.ts';
 import { type Field, type RowEncoder, repeatedNames } from '../json/row.ts';
-import type { Parts } from '../json/scalars.ts';
+import type { Parts } from '../json/value-encoder.ts';
 import { repeatedColumn, type Warning } from '../session/warnings.ts';
-import type { ResultFormat, StatementOutcome } from './result-format.ts';
+import type { ResultFormat } from './result-format.ts';
+import type { StatementOutcome } from './statement-outcome.ts';
 import type { TypeCatalog } from './type-catalog.ts';
 
 /** The parts of a result that depend on its columns and not on its rows. The columns' types must be known. */
@@ -62,9 +63,4 @@ export class ResultWriter {
 
 export function typedFields(descriptions: readonly FieldDescription[], types: TypeCatalog): readonly Field[] {
   return descriptions.map((description) => ({ ...description, type: types.get(description.dataTypeOid) }));
-}
-
-export function outcomeOf(tag: CommandTag | undefined, startedAt: number): StatementOutcome {
-  const durationMs = Math.round((performance.now() - startedAt) * 1_000) / 1_000;
-  return { command: tag?.command ?? '', rowCount: tag?.rowCount ?? null, durationMs };
 }

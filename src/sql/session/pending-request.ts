@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import type { CommandTag, TransactionStatus } from '../../protocol/backend.ts';
-import { withCompletion } from '../execution/statement-failure.ts';
+import { withCompletion } from '../execution/error-details.ts';
 import type { Replies, Settle, Until } from './pipeline-request.ts';
 import type { Warning } from './warnings.ts';
 

@@ -3,8 +3,9 @@ import type { BackendConnection, BackendReceiver } from '../../backend/connectio
 import { ServiceError } from '../../errors.ts';
 import { SCHEMA_CHANGE } from '../../multiplex/statement-registry.ts';
 import type { CommandTag, FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
-import { type ErrorFields, PostgresError } from '../../protocol/error-fields.ts';
+import type { ErrorFields } from '../../protocol/error-fields.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../../protocol/reply-reader.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';

@@ -1,4 +1,4 @@
-import { PostgresError } from '../../protocol/error-fields.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';

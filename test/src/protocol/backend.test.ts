@@ -9,7 +9,8 @@ import {
   decodeRowDescription,
   encodeBackendMessage,
 } from '../../../src/protocol/backend.ts';
-import { decodeErrorFields, type ErrorFields, ErrorFieldsReader, PostgresError } from '../../../src/protocol/error-fields.ts';
+import { decodeErrorFields, type ErrorFields, ErrorFieldsReader } from '../../../src/protocol/error-fields.ts';
+import { PostgresError } from '../../../src/protocol/postgres-error.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

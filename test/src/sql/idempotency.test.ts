@@ -2,7 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery, runQueryOnce } from '../../../src/sql/execution/run-query.ts';
 import { runTransactionOnce } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { applyMigrationOnce, listMigrations } from '../../../src/sql/migrations/apply-migration.ts';
+import { applyMigrationOnce } from '../../../src/sql/migrations/apply-migration.ts';
+import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,20 +1,22 @@
-import { PostgresError } from '../../../protocol/error-fields.ts';
 import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
+import { PostgresError } from '../../../protocol/postgres-error.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
 import { areMany, checkParameterCount, encodeAnyOf, encodeInSlices, encodeParameters, needsType } from '../../parameters/parameters.ts';
-import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
+import { BufferedResult } from '../../result/buffered-result.ts';
 import type { PostgresType } from '../../result/builtin-types.ts';
+import { ReplySizeLimit } from '../../result/reply-size-limit.ts';
 import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
-import type { ResultFormat, StatementOutcome } from '../../result/result-format.ts';
-import { outcomeOf } from '../../result/result-writer.ts';
+import type { ResultFormat } from '../../result/result-format.ts';
+import { outcomeOf, type StatementOutcome } from '../../result/statement-outcome.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/pipeline-request.ts';
 import type { SqlSession } from '../../session/session.ts';
 import { describeStatement } from '../../session/statement-description.ts';
-import { checkInTransaction, failureAt } from './in-transaction.ts';
+import { failureAt } from '../statement-failure.ts';
+import { checkInTransaction } from './in-transaction.ts';
 
 export interface BatchStatement {
   readonly sql: string;

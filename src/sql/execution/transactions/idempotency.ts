@@ -1,9 +1,9 @@
 import { ServiceError } from '../../../errors.ts';
-import { PostgresError } from '../../../protocol/error-fields.ts';
+import { PostgresError } from '../../../protocol/postgres-error.ts';
 import type { Lease } from '../../../router/leases/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
-import { ReplySizeLimit } from '../../result/buffered-result.ts';
-import type { StatementOutcome } from '../../result/result-format.ts';
+import { ReplySizeLimit } from '../../result/reply-size-limit.ts';
+import type { StatementOutcome } from '../../result/statement-outcome.ts';
 import { type SessionOptions, SqlSession } from '../../session/session.ts';
 import { inTransaction } from './in-transaction.ts';
 

@@ -1,8 +1,7 @@
 import { ServiceError } from '../../../errors.ts';
 import type { TransactionStatus } from '../../../protocol/backend.ts';
-import { PostgresError } from '../../../protocol/error-fields.ts';
 import type { SqlSession } from '../../session/session.ts';
-import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
+import { failureAt } from '../statement-failure.ts';
 
 /**
  * Does work between BEGIN and COMMIT. When anything fails, the transaction stays open, and the end of the session rolls it back.
@@ -41,11 +40,6 @@ export async function checkConstraints(session: SqlSession): Promise<void> {
 /** @throws ServiceError when a statement has ended the transaction, since those after it would be committed by themselves */
 export function checkInTransaction({ status }: { readonly status: TransactionStatus }): void {
   if (status !== 'T') throw new ServiceError('unsupported_statement', 'the transaction was ended by one of its statements');
-}
-
-/** @returns an error of Postgres or Postern with the place where it happened; anything else unchanged */
-export function failureAt(error: unknown, place: FailurePlace): unknown {
-  return error instanceof PostgresError || error instanceof ServiceError ? new StatementFailure(error, place) : error;
 }
 
 function unknownOutcome(cause: unknown): ServiceError {

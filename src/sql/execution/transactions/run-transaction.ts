@@ -6,13 +6,14 @@ import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkStatement } from '../../../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import { checkParameterLimit } from '../../parameters/parameters.ts';
-import { jsonFormat, type RowMode, type StatementOutcome } from '../../result/result-format.ts';
-import { outcomeOf } from '../../result/result-writer.ts';
+import { jsonFormat, type RowMode } from '../../result/result-format.ts';
+import { outcomeOf, type StatementOutcome } from '../../result/statement-outcome.ts';
 import { pinSettings } from '../../session/output-settings.ts';
 import { SqlSession } from '../../session/session.ts';
+import { failureAt } from '../statement-failure.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { type IdempotentRequest, keptReplyLimit, type OnceReply, once } from './idempotency.ts';
-import { checkConstraints, failureAt, inTransaction } from './in-transaction.ts';
+import { checkConstraints, inTransaction } from './in-transaction.ts';
 
 export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
 
