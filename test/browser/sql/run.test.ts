@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../../../http/console/api/client.ts';
-import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain.ts';
+import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain-prefix.ts';
 import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import {
   commandTag,

@@ -2,7 +2,7 @@ import { vi } from 'vitest';
 import { useKey } from '../../../http/console/api/client.ts';
 import type { SchemaTable } from '../../../http/console/api/database-schema.ts';
 import { loadSchema } from '../../../http/console/api/load-schema.ts';
-import type { EditableTable } from '../../../http/console/screens/tables/edit/statements.ts';
+import type { EditableTable } from '../../../http/console/screens/tables/edit/change-statements.ts';
 import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
 import { tableColumn } from '../../../http/console/screens/tables/sql/columns.ts';
 import { rowOrderOf } from '../../../http/console/screens/tables/sql/row-order.ts';

@@ -4,10 +4,10 @@ import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { Editors } from './editors.tsx';
 import { saveQuestion } from './library/save-question.ts';
+import { PaneSplitter } from './pane-splitter.tsx';
 import { QueryTabs } from './query-tabs.tsx';
 import { cancel, explainHere, loadActions, runAll, runHere } from './run/lazy-actions.ts';
 import { pendingConfirmation } from './run/pending-confirmation.ts';
-import { Splitter } from './splitter.tsx';
 import { addTab, change, closeTab, currentTab, settings } from './sql-screen-state.ts';
 import { Toolbar } from './toolbar.tsx';
 
@@ -42,7 +42,7 @@ export function SqlScreen() {
           <Toolbar />
           <div class="sql-panes" style={{ '--editor-share': `${editorShare}fr`, '--results-share': `${100 - editorShare}fr` }}>
             <Editors />
-            <Splitter />
+            <PaneSplitter />
             <div class="sql-results" aria-live="off">
               <Results key={currentTab.value.id} tab={currentTab.value} />
             </div>

@@ -1,5 +1,5 @@
 import { call } from '../../../api/client.ts';
-import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../run/explain.ts';
+import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../run/explain-prefix.ts';
 import type { LocalEntry } from './local-history.ts';
 
 /** A statement that was run, or several that were run together. */

@@ -4,7 +4,7 @@ import { MenuButton } from '../../../parts/menus/menu-button.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { commandTag, KEPT_ROWS_MAX, type Result, type Run } from '../run/run-request-and-result.ts';
 import { downloadAll, downloadShown } from './download.ts';
-import { DownloadAll } from './download-all.tsx';
+import { DownloadAllButton } from './download-all-button.tsx';
 import { insertTableOf } from './insert-table.ts';
 
 const SHOWN_MIN_MS = 0.01;
@@ -62,7 +62,7 @@ function Summary({ run, result }: { readonly run: Run; readonly result: Result }
 function MoreRows({ run, result }: { readonly run: Run; readonly result: Result }) {
   const known = result.completion?.rowCount;
   return (
-    <Notice tone="info" actions={<DownloadAll request={run.request} call={result.call} />}>
+    <Notice tone="info" actions={<DownloadAllButton request={run.request} call={result.call} />}>
       <p class="notice-title">
         There are more rows: the first {formatCount(KEPT_ROWS_MAX)}
         {known ? ` of ${formatCount(known)}` : ''} are shown.

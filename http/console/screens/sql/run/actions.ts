@@ -3,7 +3,7 @@ import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { remember } from '../library/local-history.ts';
 import { currentTab, editors, type QueryTab, settings } from '../sql-screen-state.ts';
-import { withoutExplain } from './explain.ts';
+import { withoutExplain } from './explain-prefix.ts';
 import { parametersFor } from './parameters.ts';
 import { type PendingConfirmation, pendingConfirmation } from './pending-confirmation.ts';
 import type { Call, Kind, RunRequest } from './run-request-and-result.ts';

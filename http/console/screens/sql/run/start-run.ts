@@ -1,10 +1,10 @@
 import type { Signal } from '@preact/signals';
 import { ApiError, isAbort } from '../../../api/problem.ts';
-import { analyze, explain } from './calls/explanation.ts';
-import { stream } from './calls/stream.ts';
+import { analyze, explain } from './calls/explain-and-analyze.ts';
+import { stream } from './calls/stream-query.ts';
 import { runTransaction } from './calls/transaction.ts';
 import { placeOf } from './error-place.ts';
-import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from './explain.ts';
+import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from './explain-prefix.ts';
 import type { Result, Run, RunRequest } from './run-request-and-result.ts';
 
 const PREFIXES = { run: '', explain: EXPLAIN_PREFIX, analyze: ANALYZE_PREFIX } as const;

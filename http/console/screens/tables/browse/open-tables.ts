@@ -1,5 +1,5 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { isNothing } from '../edit/staged.ts';
+import { isNothing } from '../edit/staged-changes.ts';
 import { tableName } from '../sql/browse-sql.ts';
 import type { Filter } from '../sql/conditions.ts';
 import { OpenTable } from './open-table.ts';

@@ -8,10 +8,10 @@ import { me } from '../../../session/session.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import type { Sql } from '../sql/parameterized-sql.ts';
+import { changesOf, type EditableTable } from './change-statements.ts';
 import { Conflicts } from './conflicts.tsx';
 import { save } from './save.ts';
-import { conflictsIn, countChanges, type Staged, summaryOf, withConflicts } from './staged.ts';
-import { changesOf, type EditableTable } from './statements.ts';
+import { conflictsIn, countChanges, type Staged, summaryOf, withConflicts } from './staged-changes.ts';
 
 interface Failure {
   readonly error: ApiError;

@@ -3,7 +3,7 @@ import { Button } from '../../../parts/button.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { ReviewDialog } from './review-dialog.tsx';
-import { conflictsIn, isNothing, NOTHING, summaryOf } from './staged.ts';
+import { conflictsIn, isNothing, NOTHING, summaryOf } from './staged-changes.ts';
 
 /** What waits to be saved. */
 export function StagedBar({ open }: { readonly open: OpenTable }) {

@@ -4,7 +4,7 @@ import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Checkbox } from '../../../parts/field.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
-import { isWritable } from '../edit/statements.ts';
+import { isWritable } from '../edit/change-statements.ts';
 import { importSql } from '../sql/import-sql.ts';
 import type { CsvRecord } from './csv.ts';
 import { type Preview, targetsOf } from './preview-and-plan.ts';

@@ -6,7 +6,7 @@ const SHARE_MAX = 85;
 const STEP = 4;
 
 /** Between the editor and the results. @see https://www.w3.org/WAI/ARIA/apg/patterns/windowsplitter/ */
-export function Splitter() {
+export function PaneSplitter() {
   const bar = useRef<HTMLHRElement>(null);
   const { editorShare } = settings.value;
   const move = (share: number) => change({ editorShare: Math.round(Math.min(SHARE_MAX, Math.max(SHARE_MIN, share))) });

@@ -1,5 +1,5 @@
 import { call } from '../../../../api/client.ts';
-import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../explain.ts';
+import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../explain-prefix.ts';
 import type { Call, Settings } from '../run-request-and-result.ts';
 import { bodyOf, settingsBody, statementBody } from './request-body.ts';
 

@@ -6,7 +6,7 @@ import { goTo } from '../../../shell/route.ts';
 import { addToMigration, beginMigration, isWriting, mayAdd, type ProposedMigration } from './add-to-migration.ts';
 import { closeChange } from './open-change.ts';
 
-interface ChangeFrameProps {
+interface ChangeDialogFrameProps {
   readonly title: string;
   /** Undefined: something has to be filled in. */
   readonly migration: ProposedMigration | undefined;
@@ -15,7 +15,7 @@ interface ChangeFrameProps {
 }
 
 /** A dialog with its fields, the SQL they make, and the ways into a migration. */
-export function ChangeFrame({ title, migration, isWide = false, children }: ChangeFrameProps) {
+export function ChangeDialogFrame({ title, migration, isWide = false, children }: ChangeDialogFrameProps) {
   const use = (how: (migration: ProposedMigration) => void) => {
     if (migration === undefined) return;
     how(migration);

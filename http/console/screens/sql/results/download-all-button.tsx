@@ -3,7 +3,7 @@ import type { Call, RunRequest } from '../run/run-request-and-result.ts';
 import { currentDownload } from './current-download.ts';
 import { downloadAll } from './download.ts';
 
-export function DownloadAll({ request, call }: { readonly request: RunRequest; readonly call: Call }) {
+export function DownloadAllButton({ request, call }: { readonly request: RunRequest; readonly call: Call }) {
   return (
     <div class="actions">
       <Button icon="download" isBusy={currentDownload.value !== undefined} onClick={() => void downloadAll(request, call, 'csv')}>
