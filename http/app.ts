@@ -5,7 +5,7 @@ import { ServiceError } from '../src/errors.ts';
 import { LocalLimit, SharedLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit, type ConnectionLimitOptions } from './connections/connection-limit.ts';
-import { ListedRequests } from './connections/listed-requests.ts';
+import { RequestsInProgress } from './connections/requests-in-progress.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
@@ -59,7 +59,7 @@ export interface HttpAppOptions extends RouteContext {
   /** Counts requests in progress; the caller may look at it. */
   readonly admission?: Admission;
   /** Lists the requests in progress; the caller may look at them. */
-  readonly underWay?: ListedRequests;
+  readonly underWay?: RequestsInProgress;
   /** By default, what the setting says is the limit of this process. */
   readonly connections?: Pick<ConnectionLimitOptions, 'limit' | 'authenticated'>;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
@@ -96,7 +96,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     });
   const ends = new RequestOutcomes(observe);
   const admission = options.admission ?? new Admission(new LocalLimit(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT));
-  const underWay = options.underWay ?? new ListedRequests();
+  const underWay = options.underWay ?? new RequestsInProgress();
   const served: Served[] = [];
   const endpoints = endpointsOf(options);
   const routes = { paths: new PathPatterns(), withKey: actionsWithKey(endpoints) };

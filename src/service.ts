@@ -5,7 +5,7 @@ import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import type { Registry } from 'prom-client';
 import { createHttpApp } from '../http/app.ts';
-import { ListedRequests } from '../http/connections/listed-requests.ts';
+import { RequestsInProgress } from '../http/connections/requests-in-progress.ts';
 import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/refusals/served-hosts.ts';
 import { wireAddress } from '../http/responses/connection-details.ts';
@@ -178,7 +178,7 @@ export async function startService(config: Config, observer: Observer, { console
       tls,
     );
     const sessions = new Sessions(catalog.processes);
-    const underWay = new ListedRequests(tls !== undefined);
+    const underWay = new RequestsInProgress(tls !== undefined);
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
     const wirePort = await listenOn(config, 'POSTERN_PG_PORT', (host, port) => wire.listen(host, port));

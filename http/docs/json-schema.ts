@@ -3,10 +3,10 @@ import { z } from 'zod';
 export type JsonSchema = z.core.JSONSchema.BaseSchema;
 
 /** How the JSON schemas of the OpenAPI document are made. */
-export const OPTIONS = { unrepresentable: 'any', override: tidy } as const;
+export const JSON_SCHEMA_OPTIONS = { unrepresentable: 'any', override: tidy } as const;
 
 export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  return plain(z.toJSONSchema(schema, { io, ...OPTIONS }));
+  return plain(z.toJSONSchema(schema, { io, ...JSON_SCHEMA_OPTIONS }));
 }
 
 /** A schema without what JSON Schema needs at the root of a document only. */

@@ -6,7 +6,7 @@ import { type Problem, problem } from '../responses/reply-schemas.ts';
 import type { DocumentedOperation as Operation, ReplyDescription } from '../routes/operation.ts';
 import { noBody } from '../routes/request-schemas.ts';
 import { REPLIES, REQUESTS } from './components.ts';
-import { type JsonSchema, OPTIONS, plain, schemaOf } from './json-schema.ts';
+import { JSON_SCHEMA_OPTIONS, type JsonSchema, plain, schemaOf } from './json-schema.ts';
 
 export interface MediaType {
   readonly schema: JsonSchema;
@@ -238,6 +238,6 @@ function referred(schemas: Readonly<Record<string, JsonSchema>>, paths: OpenApiD
 
 /** The schemas of a registry, in which they refer to each other by their ids. */
 function schemasOf(registry: typeof REQUESTS, io: 'input' | 'output'): Record<string, JsonSchema> {
-  const { schemas } = z.toJSONSchema(registry, { io, uri: reference, ...OPTIONS });
+  const { schemas } = z.toJSONSchema(registry, { io, uri: reference, ...JSON_SCHEMA_OPTIONS });
   return Object.fromEntries(Object.entries(schemas).map(([id, schema]) => [id, plain(schema)]));
 }

@@ -1,5 +1,6 @@
 import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
+import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './request-head.ts';
 
 /** A request for `/api/query` of the simplest form. */
 export interface PlainQueryRequest {
@@ -19,12 +20,8 @@ export interface PlainQueryRequest {
   readonly end: number;
 }
 
-/** A larger head is not simple. This much is read before the key is checked. */
+/** A larger request is not simple. This much is read before the key is checked. */
 export const PLAIN_MAX_BYTES = 65_536;
-export const HEAD_MAX_BYTES = 8_192;
-
-export const END_OF_HEAD = '\r\n\r\n';
-export const END_OF_LINE = '\r\n';
 
 /** Visible characters and spaces in well-formed lines: a head that has only one interpretation. */
 const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
@@ -47,12 +44,6 @@ const MEANINGLESS =
   'accept-encoding accept-language baggage cache-control cdn-loop cf-connecting-ip cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cookie dnt forwarded origin pragma priority referer sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site traceparent tracestate via x-amzn-trace-id x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip'.split(
     ' ',
   );
-
-export interface Header {
-  /** The lower-case name. */
-  readonly name: string;
-  readonly pattern: RegExp | undefined;
-}
 
 const HEADERS: readonly Header[] = [
   ...Object.entries(MEANINGFUL).map(([name, pattern]) => ({ name, pattern })),
@@ -97,27 +88,6 @@ export function readPlainQueryRequest(bytes: Buffer, maxBodyBytes: number): Plai
     bodyStart,
     end,
   };
-}
-
-/**
- * Reads the headers of a well-formed head.
- * @param known finds the rule for a header's name, as spelled
- * @returns undefined if a header is unknown, occurs twice, or has a value that its pattern does not match
- */
-export function readHeaders(head: string, known: (written: string) => Header | undefined): ReadonlyMap<string, string> | undefined {
-  const headers = new Map<string, string>();
-  let at = head.indexOf(END_OF_LINE) + END_OF_LINE.length;
-  while (at < head.length) {
-    const colon = head.indexOf(':', at);
-    const end = head.indexOf(END_OF_LINE, colon);
-    const header = known(head.slice(at, colon));
-    if (header === undefined || headers.has(header.name)) return undefined;
-    const value = head.slice(colon + 1, end).trim();
-    if (header.pattern?.test(value) === false) return undefined;
-    headers.set(header.name, value);
-    at = end + END_OF_LINE.length;
-  }
-  return headers;
 }
 
 function headerOf(written: string): Header | undefined {

@@ -1,4 +1,4 @@
-import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './plain-query-request.ts';
+import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './request-head.ts';
 
 /** A request of which enough can be parsed to refuse it. */
 export interface RefusableRequest {

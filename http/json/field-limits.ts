@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
+import { describeUnknown, NAMES_MAX } from './validation-messages.ts';
 
 /** No schema has so many fields. */
 const FIELDS_MAX = 100;
-const NAMED_MAX = 5;
-const NAME_MAX_CHARACTERS = 100;
 /** Limit of all other texts; values of parameters have none. */
 const TEXT_MAX_CHARACTERS = 16_384;
 const SQL_FIELDS: ReadonlySet<string> = new Set(['sql', 'rollbackSql', 'query']);
@@ -45,13 +44,7 @@ function firstUnknown(names: readonly string[], shape: object): readonly string[
   const unknown: string[] = [];
   for (const name of names) {
     if (!Object.hasOwn(shape, name)) unknown.push(name);
-    if (unknown.length === NAMED_MAX) break;
+    if (unknown.length === NAMES_MAX) break;
   }
   return unknown;
-}
-
-/** @param place path of the object with these fields; '' for the whole body */
-export function describeUnknown(names: readonly string[], place: string): string {
-  const listed = names.slice(0, NAMED_MAX).map((name) => `"${(place === '' ? name : `${place}.${name}`).slice(0, NAME_MAX_CHARACTERS)}"`);
-  return `unknown ${names.length === 1 ? 'field' : 'fields'} ${listed.join(', ')}`;
 }

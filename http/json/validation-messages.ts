@@ -82,7 +82,15 @@ function exampleValue(all: JsonSchema): unknown {
   }
 }
 
-const NAMES_MAX = 5;
+/** So many names are listed. */
+export const NAMES_MAX = 5;
+const NAME_MAX_CHARACTERS = 100;
+
+/** @param place path of the object with these fields; '' for the whole body */
+export function describeUnknown(names: readonly string[], place: string): string {
+  const listed = names.slice(0, NAMES_MAX).map((name) => `"${(place === '' ? name : `${place}.${name}`).slice(0, NAME_MAX_CHARACTERS)}"`);
+  return `unknown ${names.length === 1 ? 'field' : 'fields'} ${listed.join(', ')}`;
+}
 
 /** What members may have been meant, or else which there are. */
 export function hintOfUnknown(all: readonly string[], { properties = {} }: JsonSchema): string {

@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import { type JsonSchema, schemaOf } from '../docs/json-schema.ts';
-import { describeUnknown, refuseExcess } from './field-limits.ts';
-import { exampleOf, expectationOf, fieldAt, hintOfUnknown } from './validation-messages.ts';
+import { refuseExcess } from './field-limits.ts';
+import { describeUnknown, exampleOf, expectationOf, fieldAt, hintOfUnknown } from './validation-messages.ts';
 
 const MAX_ISSUES = 5;
 /** The longest list that a schema allows. In a longer one, every item would be validated before the length is checked. */

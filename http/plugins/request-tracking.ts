@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Origin } from '../../src/observation.ts';
-import type { ListedRequests } from '../connections/listed-requests.ts';
+import type { RequestsInProgress } from '../connections/requests-in-progress.ts';
 import { openContext, originOf, type RequestContext } from '../request-context.ts';
 import type { ClientAddress } from './client-address.ts';
 import type { RequestOutcomes } from './request-outcomes.ts';
@@ -16,7 +16,12 @@ declare module 'fastify' {
 }
 
 /** Opens a {@link RequestContext} for each request, lists it, and reports the outcome of those that reached an operation. */
-export function trackRequests(app: FastifyInstance, ends: RequestOutcomes, underWay: ListedRequests, clientAddress: ClientAddress): void {
+export function trackRequests(
+  app: FastifyInstance,
+  ends: RequestOutcomes,
+  underWay: RequestsInProgress,
+  clientAddress: ClientAddress,
+): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
     const call = openContext(originOfRequest(request, clientAddress));

@@ -4,7 +4,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import Fastify, { type FastifyReply } from 'fastify';
 import { afterEach, expect, it } from 'vitest';
-import { ListedRequests } from '../../http/connections/listed-requests.ts';
+import { RequestsInProgress } from '../../http/connections/requests-in-progress.ts';
 import { setHeadersAlways } from '../../http/plugins/reply-headers.ts';
 import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
 import { trackRequests } from '../../http/plugins/request-tracking.ts';
@@ -18,7 +18,7 @@ afterEach(() => app.close());
 /** A door that answers with what is made for each call. */
 async function serve(handler: (reply: FastifyReply) => Promise<void> | void): Promise<string> {
   app = Fastify();
-  trackRequests(app, new RequestOutcomes(() => {}), new ListedRequests(), (address) => address);
+  trackRequests(app, new RequestOutcomes(() => {}), new RequestsInProgress(), (address) => address);
   setHeadersAlways(app);
   app.get('/', async (_request, reply) => handler(reply));
   return app.listen({ host: '127.0.0.1', port: 0 });

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { SessionSignal } from '../../../src/router/sessions/local-sessions.ts';
-import { sessionNumberOf } from '../../connections/listed-requests.ts';
+import { sessionNumberOf } from '../../connections/requests-in-progress.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { sendDocument } from '../../responses/send-document.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

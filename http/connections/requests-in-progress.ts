@@ -15,7 +15,7 @@ const FIRST_NUMBER = 2 ** 31;
 const LAST_NUMBER = 2 ** 32;
 
 /** The requests that are being served, for the list of sessions. */
-export class ListedRequests implements SessionSource {
+export class RequestsInProgress implements SessionSource {
   readonly #isEncrypted: boolean;
   readonly #calls = new IndexedSet<RequestContext>();
   readonly #holders: RequestHolder[] = [];
