@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { posternTable } from '../sql/postern-tables.ts';
 import { POSTERN_TABLES, type PosternTableName } from './postern-tables.ts';
+import { forClone, isClone } from './restore-definitions.ts';
 
 /** A table whose rows are copied; names are qualified and quoted. */
 export interface CopiedTable {
@@ -9,6 +10,8 @@ export interface CopiedTable {
   readonly to: string;
   /** Quoted, in the order of the table; without generated ones. */
   readonly columns: readonly string[];
+  /** The same ones, by their names in the copy. */
+  readonly copiedColumns: readonly string[];
   /** Whether logical replication can tell its rows apart: it has a primary key, or an index that is its replica identity. */
   readonly hasIdentity: boolean;
 }
@@ -66,13 +69,19 @@ export async function readContents(client: pg.Client, source: Placement, target:
   const own = source.kind === 'schema' ? POSTERN_TABLES.map((name) => `postern_${name}`) : [];
   const { rows } = await client.query<Relation>(RELATIONS, [schema === undefined ? null : source.schema, own]);
   const of = (kind: Relation['kind']) => rows.filter((relation) => relation.kind === kind);
+  // As in the definitions, where a name is like any other word.
+  const copied = (name: string) => (isClone(source, target) ? forClone(name, source, target) : name);
   const names = (relation: Relation) => ({
     from: quoted(relation.schema, relation.name),
-    to: quoted(schema ?? relation.schema, relation.name),
+    to: copied(quoted(schema ?? relation.schema, relation.name)),
   });
-  const tables = of('r').map((relation) => ({
+  const namesOfColumns = (unquoted: readonly string[]) => {
+    const columns = unquoted.map(pg.escapeIdentifier);
+    return { columns, copiedColumns: columns.map(copied) };
+  };
+  const tables: CopiedTable[] = of('r').map((relation) => ({
     ...names(relation),
-    columns: relation.columns.map(pg.escapeIdentifier),
+    ...namesOfColumns(relation.columns),
     hasIdentity: relation.hasIdentity,
   }));
   const posternTables: PosternTableName[] = [];
@@ -81,7 +90,7 @@ export async function readContents(client: pg.Client, source: Placement, target:
     const columns = await columnsOf(client, from);
     if (columns.length === 0) continue;
     posternTables.push(name);
-    tables.push({ from, to: posternTable(target, name).name, columns: columns.map(pg.escapeIdentifier), hasIdentity: false });
+    tables.push({ from, to: posternTable(target, name).name, ...namesOfColumns(columns), hasIdentity: false });
   }
   return {
     tables,

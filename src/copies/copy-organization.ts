@@ -13,7 +13,7 @@ import { copyRows } from './copy-rows.ts';
 import { checkForObstacles } from './obstacles.ts';
 import { dumpDefinitions } from './pg-dump.ts';
 import { continueMigrations, createPosternTables } from './postern-tables.ts';
-import { forClone, inSchema, renameInRoutines, runDefinitions, statementsOf } from './restore-definitions.ts';
+import { forClone, inSchema, isClone, renameInRoutines, runDefinitions, statementsOf } from './restore-definitions.ts';
 import type { OpenPlacement } from './tenant-session.ts';
 
 /**
@@ -69,19 +69,17 @@ async function adapted(dump: string, { placement: from }: OpenPlacement, { serve
   return statements.map((statement) => inSchema(statement, target));
 }
 
-function isClone(from: Placement, to: Placement): boolean {
-  return from.role !== to.role;
-}
-
 export async function copyTables(
   { session: own }: OpenPlacement,
   { session: copy }: OpenPlacement,
   tables: readonly CopiedTable[],
 ): Promise<void> {
-  for (const { from, to, columns } of tables) {
-    const list = columns.length === 0 ? '' : ` (${columns.join(', ')})`;
-    await copyRows(own.backend, `COPY ${from}${list} TO STDOUT`, copy.backend, `COPY ${to}${list} FROM STDIN`);
-  }
+  for (const { from, to, columns, copiedColumns } of tables)
+    await copyRows(own.backend, `COPY ${from}${listOf(columns)} TO STDOUT`, copy.backend, `COPY ${to}${listOf(copiedColumns)} FROM STDIN`);
+}
+
+function listOf(columns: readonly string[]): string {
+  return columns.length === 0 ? '' : ` (${columns.join(', ')})`;
 }
 
 /** Nobody writes to the tables before the session ends. */

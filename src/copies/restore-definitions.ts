@@ -33,12 +33,17 @@ export function inSchema(statement: string, target: SchemaTarget): string {
   return new SchemaRewriter(target).rewrite(statement).sql;
 }
 
+export function isClone(from: Placement, to: Placement): boolean {
+  return from.role !== to.role;
+}
+
 /**
- * The same definition for a clone, whose schema and roles have other names. No other word is like an organization's id, so it is replaced
- * wherever it stands: in functions and literals too.
+ * The same definition, or name, for a clone, whose schema and roles have other names. No other word is like an organization's id, so it is replaced
+ * wherever it stands: in functions, literals and names of tables too.
  */
 export function forClone(definition: string, from: Placement, to: Placement): string {
-  const word = new RegExp(String.raw`(?<![\w$\u0080-\uffff])${from.role}(?=(?:${readerOf('')})?(?![\w$\u0080-\uffff]))`, 'gi');
+  // A dollar sign may end the quotes of a function in which it is the last word.
+  const word = new RegExp(String.raw`(?<![\w\u0080-\uffff])${from.role}(?=(?:${readerOf('')})?(?![\w\u0080-\uffff]))`, 'gi');
   return definition.replace(word, to.role);
 }
 

@@ -277,6 +277,32 @@ describe('a clone in the schema placement', () => {
     await expectNothing(acme, before);
   });
 
+  it('has tables, columns and sequences that are named like the organization by the name of the clone', async () => {
+    const acme = await service.signUp();
+    for (const sql of [
+      `CREATE TABLE ${acme.id} (id serial PRIMARY KEY, ${acme.id} text UNIQUE, "of ${acme.id}!" int GENERATED ALWAYS AS (1) STORED)`,
+      `CREATE SEQUENCE "${acme.id} 2"`,
+      `SELECT nextval('"${acme.id} 2"'), nextval('"${acme.id} 2"')`,
+      `INSERT INTO ${acme.id} (${acme.id}) VALUES ('one'), ('${acme.id}')`,
+      `CREATE MATERIALIZED VIEW ${acme.id}_read AS SELECT ${acme.id}.${acme.id} FROM public.${acme.id}`,
+      `CREATE TABLE "${acme.id}_notes" AS SELECT 1 AS "${acme.id}_n"`,
+      `CREATE FUNCTION counted() RETURNS bigint LANGUAGE sql AS 'SELECT count(${acme.id}.id) FROM public.${acme.id}'`,
+    ])
+      expect([sql, (await service.query(acme, sql)).status]).toEqual([sql, 200]);
+    const reply = await clone(acme);
+    expect(reply).toMatchObject({ status: 201 });
+    const copy = cloned(reply);
+    const rows = async (sql: string) => (await service.query(copy, sql)).body.rows;
+    expect(await rows(`SELECT ${copy.id} AS text FROM ${copy.id} ORDER BY id`)).toEqual([{ text: 'one' }, { text: acme.id }]);
+    expect(await rows(`SELECT ${copy.id} AS text FROM ${copy.id}_read ORDER BY 1 DESC`)).toEqual(
+      [{ text: acme.id }, { text: 'one' }].sort(),
+    );
+    expect(await rows(`SELECT "${acme.id}_n" AS n FROM "${acme.id}_notes"`)).toEqual([{ n: 1 }]);
+    expect(await rows(`SELECT counted()::int, nextval('"${copy.id} 2"')::int AS next`)).toEqual([{ counted: 2, next: 3 }]);
+    expect(await rows(`INSERT INTO ${copy.id} (${copy.id}) VALUES ('three') RETURNING id`)).toEqual([{ id: 3 }]);
+    expect((await service.query(acme, 'SELECT counted()::int')).body.rows).toEqual([{ counted: 2 }]);
+  });
+
   it('says in the words of clients what keeps it from being made', async () => {
     const acme = await service.signUp();
     await service.query(acme, 'CREATE TABLE limits AS SELECT 1 AS n');
