@@ -1,4 +1,4 @@
-import { type ApiError, isAbort, problemIn, unreachable } from './problem.ts';
+import { type ApiError, isAbort, problemIn, unreachable } from './api-error.ts';
 
 /** The key that calls are made with. Only memory has it; session/ puts it here and takes it away. */
 let key: string | undefined;

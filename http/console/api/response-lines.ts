@@ -1,4 +1,4 @@
-import { isAbort, unreachable } from './problem.ts';
+import { isAbort, unreachable } from './api-error.ts';
 
 /**
  * The lines of a reply as they come, several at a time.

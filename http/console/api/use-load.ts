@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useState } from 'preact/hooks';
-import { type ApiError, asApiError, isAbort } from './problem.ts';
+import { type ApiError, asApiError, isAbort } from './api-error.ts';
 
 /** What a screen has loaded. While it is loaded again, the former data stays. */
 export interface Load<T> {

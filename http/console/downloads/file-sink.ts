@@ -1,4 +1,4 @@
-import { isAbort } from '../api/problem.ts';
+import { isAbort } from '../api/api-error.ts';
 import { saveFile } from './save-file.ts';
 
 /** So much is held in memory until the browser has it. */

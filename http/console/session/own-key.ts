@@ -1,5 +1,5 @@
+import { asApiError } from '../api/api-error.ts';
 import { call } from '../api/client.ts';
-import { asApiError } from '../api/problem.ts';
 import { browserName } from './browser-name.ts';
 
 const KEY_HOURS = 12;

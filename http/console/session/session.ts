@@ -1,6 +1,6 @@
 import { computed, signal } from '@preact/signals';
+import { type ApiError, asApiError } from '../api/api-error.ts';
 import { call, useKey, whenUnauthorized } from '../api/client.ts';
-import { type ApiError, asApiError } from '../api/problem.ts';
 import { type OwnKey, ownKeyFor, ownKeyForToken, revoke } from './own-key.ts';
 import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './session-storage.ts';
 import { hasSignInToken, useSignInToken } from './token-in-address.ts';

@@ -1,4 +1,4 @@
-import { asApiError } from '../api/problem.ts';
+import { asApiError } from '../api/api-error.ts';
 
 /** `postern dev` prints such an address; it signs in once. */
 const ADDRESS = /^#\/sign-in\/([\w-]+)$/;

@@ -1,4 +1,4 @@
-import { asApiError } from '../api/problem.ts';
+import { asApiError } from '../api/api-error.ts';
 import { enterOnce, isSignedIn, lockedBecause, refusedAddress } from '../session/session.ts';
 import { takeSignInToken } from '../session/token-in-address.ts';
 import { say, sayError } from './toasts.tsx';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ApiError } from '../../../http/console/api/problem.ts';
+import { ApiError } from '../../../http/console/api/api-error.ts';
 import { insertTableOf } from '../../../http/console/screens/sql/results/insert-table.ts';
 import { placeOf } from '../../../http/console/screens/sql/run/error-place.ts';
 import { withoutExplain } from '../../../http/console/screens/sql/run/explain-prefix.ts';

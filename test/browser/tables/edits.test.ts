@@ -1,7 +1,7 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readPage } from '../../../http/console/screens/tables/browse/read-page.ts';
-import { changesOf, type EditableTable, isWritable } from '../../../http/console/screens/tables/edit/change-statements.ts';
+import { changesOf, type EditableTable } from '../../../http/console/screens/tables/edit/change-statements.ts';
 import { type SaveResult, save } from '../../../http/console/screens/tables/edit/save.ts';
 import {
   NOTHING,
@@ -14,7 +14,7 @@ import {
   withConflicts,
 } from '../../../http/console/screens/tables/edit/staged-changes.ts';
 import { pageSql } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
+import { isWritable, valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME, KINDS } from './kinds.ts';

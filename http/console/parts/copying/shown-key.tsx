@@ -1,7 +1,7 @@
 import { urlOf } from '../../api/client.ts';
 import { saveFile } from '../../downloads/save-file.ts';
 import { Button } from '../button.tsx';
-import { Checkbox } from '../field.tsx';
+import { Checkbox } from '../fields.tsx';
 import { Notice } from '../notice.tsx';
 import { CodeBlock } from './code-block.tsx';
 

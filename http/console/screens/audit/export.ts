@@ -1,4 +1,4 @@
-import { asApiError, isAbort } from '../../api/problem.ts';
+import { asApiError, isAbort } from '../../api/api-error.ts';
 import { type FileSink, openFileSink } from '../../downloads/file-sink.ts';
 import { type AuditPage, type AuditSearch, searchAudit } from './audit.ts';
 

@@ -4,7 +4,7 @@ import { useLoad } from '../../api/use-load.ts';
 import { formatCount, formatDuration, formatShare, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';
-import { Choice } from '../../parts/field.tsx';
+import { Choice } from '../../parts/fields.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { me } from '../../session/session.ts';

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, isAbort } from '../../api/problem.ts';
+import { ApiError, isAbort } from '../../api/api-error.ts';
 import { formatCount, formatDuration, formatShare } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';

@@ -3,7 +3,7 @@ import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { ShownKey } from '../../parts/copying/shown-key.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import { Choice } from '../../parts/field.tsx';
+import { Choice } from '../../parts/fields.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me, type Scope } from '../../session/session.ts';
 import { DialogForm } from './dialog-form.tsx';

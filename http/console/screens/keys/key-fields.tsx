@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { Choice, Field } from '../../parts/field.tsx';
+import { Choice, Field } from '../../parts/fields.tsx';
 import { type Expiry, instantOf, LIFETIMES } from './expiry.ts';
 import type { KeyDetails } from './keys.ts';
 

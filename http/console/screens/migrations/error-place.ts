@@ -1,4 +1,4 @@
-import { ApiError, type Problem } from '../../api/problem.ts';
+import { ApiError, type Problem } from '../../api/api-error.ts';
 import type { EditorError } from '../../editor/editor.tsx';
 import { rangeAtPlace } from '../../editor/error-range.ts';
 import type { Draft } from './draft.ts';

@@ -3,7 +3,7 @@ import { Editor, type EditorError, type EditorProps } from '../../editor/editor.
 import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
-import { Checkbox, Choice, Field } from '../../parts/field.tsx';
+import { Checkbox, Choice, Field } from '../../parts/fields.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';

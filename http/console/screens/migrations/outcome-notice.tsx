@@ -1,4 +1,4 @@
-import { ApiError, type Problem } from '../../api/problem.ts';
+import { ApiError, type Problem } from '../../api/api-error.ts';
 import { formatCount, formatDuration, formatTime } from '../../format.ts';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';

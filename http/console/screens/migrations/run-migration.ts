@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { isAbort } from '../../api/problem.ts';
+import { isAbort } from '../../api/api-error.ts';
 import { type Draft, requestOf } from './draft.ts';
 import { type MigrationReply, type MigrationRequest, runMigration } from './migrations.ts';
 

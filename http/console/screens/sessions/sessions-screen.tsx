@@ -4,7 +4,7 @@ import { useLoad } from '../../api/use-load.ts';
 import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';
-import { Choice, Field } from '../../parts/field.tsx';
+import { Choice, Field } from '../../parts/fields.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loading } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';

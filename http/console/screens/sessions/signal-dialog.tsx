@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { ApiError } from '../../api/problem.ts';
+import { ApiError } from '../../api/api-error.ts';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { type ApiError, asApiError, isAbort } from '../../api/problem.ts';
+import { type ApiError, asApiError, isAbort } from '../../api/api-error.ts';
 
 /** After each reply. An organization's processes are asked for their lists at most every 250 ms. */
 const EVERY_MS = 3_000;

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { asApiError } from '../../api/problem.ts';
+import { asApiError } from '../../api/api-error.ts';
 import { Button } from '../../parts/button.tsx';
-import { Checkbox, Field } from '../../parts/field.tsx';
+import { Checkbox, Field } from '../../parts/fields.tsx';
 import { enter, willStay } from '../../session/session.ts';
 
 /** Takes a key, and forgets it as soon as it has one of its own. */

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { asApiError } from '../../api/problem.ts';
+import { asApiError } from '../../api/api-error.ts';
 import { Button } from '../../parts/button.tsx';
-import { Field } from '../../parts/field.tsx';
+import { Field } from '../../parts/fields.tsx';
 import { type SignedUp, signUp } from './sign-up.ts';
 
 export function SignUpForm({ onSignedUp }: { readonly onSignedUp: (made: SignedUp) => void }) {

@@ -1,6 +1,6 @@
 import { useComputed } from '@preact/signals';
 import { useId } from 'preact/hooks';
-import { Checkbox } from '../../parts/field.tsx';
+import { Checkbox } from '../../parts/fields.tsx';
 import { type Parameter, parameterCountIn } from './run/parameters.ts';
 import type { QueryTab } from './sql-screen-state.ts';
 

@@ -1,6 +1,6 @@
 import { formatBytes } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { Checkbox, Choice } from '../../parts/field.tsx';
+import { Checkbox, Choice } from '../../parts/fields.tsx';
 import { MenuButton } from '../../parts/menus/menu-button.tsx';
 import { me } from '../../session/session.ts';
 import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';

@@ -9,7 +9,7 @@ import { goTo } from '../../shell/route.ts';
 import { openTable } from './browse/open-tables.ts';
 import { TableView } from './browse/table-view.tsx';
 import { TableList } from './list/table-list.tsx';
-import { tableName } from './sql/browse-sql.ts';
+import { tableName } from './sql/table-name.ts';
 
 /** @param rest the table's qualified name; empty: the list of tables */
 export function TablesScreen({ rest }: { readonly rest: string }) {

@@ -4,7 +4,7 @@ import { Button } from '../../button.tsx';
 import { CodeBlock } from '../../copying/code-block.tsx';
 import { CopyButton } from '../../copying/copy-button.tsx';
 import { Dialog } from '../../dialog.tsx';
-import { Field } from '../../field.tsx';
+import { Field } from '../../fields.tsx';
 import { indentJson } from '../indent-json.ts';
 import type { GridColumn } from '../source.ts';
 import { isJson, lineOf } from '../value-text.ts';

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
-import { Checkbox, Field } from '../../../parts/field.tsx';
+import { Checkbox, Field } from '../../../parts/fields.tsx';
 import { Tabs } from '../../../parts/layout/tabs.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { ChangeDialogFrame } from './change-dialog-frame.tsx';

@@ -1,4 +1,4 @@
-import { Checkbox, Choice, Field } from '../../../parts/field.tsx';
+import { Checkbox, Choice, Field } from '../../../parts/fields.tsx';
 import type { NewColumn, ValueSource } from './change-sql.ts';
 
 /** Those that most columns have. */

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { Checkbox, Choice, Field } from '../../../parts/field.tsx';
+import { Checkbox, Choice, Field } from '../../../parts/fields.tsx';
 import { ChangeDialogFrame } from './change-dialog-frame.tsx';
 import { createIndex } from './change-sql.ts';
 

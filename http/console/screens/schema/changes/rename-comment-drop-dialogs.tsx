@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Checkbox, Field } from '../../../parts/field.tsx';
+import { Checkbox, Field } from '../../../parts/fields.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { ChangeDialogFrame } from './change-dialog-frame.tsx';
 import { changeComment, drop, rename } from './change-sql.ts';

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { Schema } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
-import { Checkbox, Choice, Field } from '../../../parts/field.tsx';
+import { Checkbox, Choice, Field } from '../../../parts/fields.tsx';
 import { ChangeDialogFrame } from './change-dialog-frame.tsx';
 import { createTable, type NewTable } from './change-sql.ts';
 import { ColumnFields, isWhole, NO_COLUMN } from './column-fields.tsx';

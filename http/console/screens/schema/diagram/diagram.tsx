@@ -4,7 +4,7 @@ import { useLoad } from '../../../api/use-load.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
-import { Checkbox, Choice } from '../../../parts/field.tsx';
+import { Checkbox, Choice } from '../../../parts/fields.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';

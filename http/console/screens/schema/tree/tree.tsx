@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Schema } from '../../../api/database-schema.ts';
-import { Field } from '../../../parts/field.tsx';
+import { Field } from '../../../parts/fields.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { goTo } from '../../../shell/route.ts';
 import { rowsOf, type TreeRow, treeOf } from './tree-model.ts';

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
-import { asApiError, isAbort } from '../../../api/problem.ts';
+import { asApiError, isAbort } from '../../../api/api-error.ts';
 import { formatAgo, formatCount, formatDuration, formatTime } from '../../../format.ts';
 import { hasWords } from '../../../has-words.ts';
 import { Button } from '../../../parts/button.tsx';
-import { Choice, Field } from '../../../parts/field.tsx';
+import { Choice, Field } from '../../../parts/fields.tsx';
 import { Loading } from '../../../parts/loaded.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';

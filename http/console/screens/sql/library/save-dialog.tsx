@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
-import { Field } from '../../../parts/field.tsx';
+import { Field } from '../../../parts/fields.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { openText, type QueryTab, type SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '../../../api/problem.ts';
+import { ApiError } from '../../../api/api-error.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { QueryTab, SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';

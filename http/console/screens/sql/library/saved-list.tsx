@@ -6,7 +6,7 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Empty } from '../../../parts/empty.tsx';
-import { Field } from '../../../parts/field.tsx';
+import { Field } from '../../../parts/fields.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
 import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';

@@ -1,4 +1,4 @@
-import { asApiError, isAbort } from '../../../api/problem.ts';
+import { asApiError, isAbort } from '../../../api/api-error.ts';
 import { type FileSink, openFileSink } from '../../../downloads/file-sink.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import type { GridSource } from '../../../parts/grid/source.ts';

@@ -1,5 +1,5 @@
+import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../../api/api-error.ts';
 import { open } from '../../../api/client.ts';
-import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../../api/problem.ts';
 import { linesOf } from '../../../api/response-lines.ts';
 import type { FileSink } from '../../../downloads/file-sink.ts';
 import { bodyOf } from '../run/calls/request-body.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '../../../api/problem.ts';
+import { ApiError } from '../../../api/api-error.ts';
 import { Button } from '../../../parts/button.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
 import { runAgain } from '../run/actions.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '../../../api/problem.ts';
+import { ApiError } from '../../../api/api-error.ts';
 import type { EditorError } from '../../../editor/editor-handle.ts';
 import { rangeAtPosition } from '../../../editor/error-range.ts';
 import type { Statement } from './statements.ts';

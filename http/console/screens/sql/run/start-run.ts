@@ -1,5 +1,5 @@
 import type { Signal } from '@preact/signals';
-import { ApiError, isAbort } from '../../../api/problem.ts';
+import { ApiError, isAbort } from '../../../api/api-error.ts';
 import { analyze, explain } from './calls/explain-and-analyze.ts';
 import { stream } from './calls/stream-query.ts';
 import { runTransaction } from './calls/transaction.ts';

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Button } from '../../../parts/button.tsx';
-import { type Filter, isOperator, needsText, OPERATORS } from '../sql/conditions.ts';
+import { type Filter, isOperator, needsText, OPERATORS } from '../sql/filter-conditions.ts';
 import type { OpenTable } from './open-table.ts';
 
 /** The filters, and one more that is being written. A filter counts when it is entered, not while it is typed. */

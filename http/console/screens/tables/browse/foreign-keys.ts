@@ -1,8 +1,8 @@
 import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-schema.ts';
 import { goTo } from '../../../shell/route.ts';
-import { tableName } from '../sql/browse-sql.ts';
-import type { Filter } from '../sql/conditions.ts';
+import type { Filter } from '../sql/filter-conditions.ts';
 import type { ValueText } from '../sql/parameterized-sql.ts';
+import { tableName } from '../sql/table-name.ts';
 import { showRows } from './open-tables.ts';
 
 export interface Reference {

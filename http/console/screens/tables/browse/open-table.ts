@@ -1,13 +1,13 @@
 import { type ReadonlySignal, signal } from '@preact/signals';
+import { type ApiError, asApiError, isAbort } from '../../../api/api-error.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { type ApiError, asApiError, isAbort } from '../../../api/problem.ts';
 import { me } from '../../../session/session.ts';
 import type { EditableTable } from '../edit/change-statements.ts';
 import type { SavedRows } from '../edit/save.ts';
 import { NOTHING, type ReadRow, type Staged, stageInsert } from '../edit/staged-changes.ts';
 import { type Browse, type Cursor, cursorColumns, pageSql, type Sort } from '../sql/browse-sql.ts';
 import { type TableColumn, tableColumn, valueTextOf } from '../sql/columns.ts';
-import type { Filter } from '../sql/conditions.ts';
+import type { Filter } from '../sql/filter-conditions.ts';
 import { type RowOrder, rowOrderOf } from '../sql/row-order.ts';
 import { readPage } from './read-page.ts';
 

@@ -1,7 +1,7 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { isNothing } from '../edit/staged-changes.ts';
-import { tableName } from '../sql/browse-sql.ts';
-import type { Filter } from '../sql/conditions.ts';
+import type { Filter } from '../sql/filter-conditions.ts';
+import { tableName } from '../sql/table-name.ts';
 import { OpenTable } from './open-table.ts';
 
 /** Tables that were looked at keep their filters, their place, and what is staged; of those with nothing staged the last ones do. */

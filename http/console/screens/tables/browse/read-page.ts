@@ -1,5 +1,5 @@
+import { ApiError, isProblem } from '../../../api/api-error.ts';
 import { open } from '../../../api/client.ts';
-import { ApiError, isProblem } from '../../../api/problem.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
 import { linesOf } from '../../../api/response-lines.ts';
 import type { Statement } from '../sql/parameterized-sql.ts';

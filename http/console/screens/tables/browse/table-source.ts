@@ -1,7 +1,6 @@
 import { computed, type ReadonlySignal } from '@preact/signals';
 import type { Range } from '../../../parts/grid/geometry.ts';
 import type { GridColumn, GridSource, RowState } from '../../../parts/grid/source.ts';
-import { isWritable } from '../edit/change-statements.ts';
 import {
   type ReadRow,
   type Staged,
@@ -12,7 +11,7 @@ import {
   unstageInsert,
   unstageRow,
 } from '../edit/staged-changes.ts';
-import { shownJson, valueTextOf } from '../sql/columns.ts';
+import { isWritable, shownJson, valueTextOf } from '../sql/columns.ts';
 import type { ValueText } from '../sql/parameterized-sql.ts';
 import type { OpenTable } from './open-table.ts';
 

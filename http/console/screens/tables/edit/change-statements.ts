@@ -45,11 +45,6 @@ export function watchedColumns({ columns }: EditableTable, { isDeleted, changes 
   return isDeleted ? columns.flatMap((column, index) => (column.generated === null ? [index] : [])) : [...changes.keys()];
 }
 
-/** Whether a value may be given for a column. */
-export function isWritable(column: TableColumn): boolean {
-  return column.generated === null && column.identity !== 'always';
-}
-
 function deletion(table: EditableTable, row: StagedRow): Change {
   const shown = deleteSql(table.table, known(table, row));
   return { shown, run: ofOneRow(shown), of: { row } };

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { ApiError } from '../../../api/problem.ts';
+import type { ApiError } from '../../../api/api-error.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';

@@ -1,6 +1,6 @@
+import { ApiError, asApiError } from '../../../api/api-error.ts';
 import { callText } from '../../../api/client.ts';
 import { newIdempotencyKey } from '../../../api/idempotency-key.ts';
-import { ApiError, asApiError } from '../../../api/problem.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
 import { rowsOf } from '../../../api/reply-rows.ts';
 import { isStaleRow } from '../sql/change-sql.ts';

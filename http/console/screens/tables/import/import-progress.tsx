@@ -1,4 +1,4 @@
-import { ApiError } from '../../../api/problem.ts';
+import { ApiError } from '../../../api/api-error.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';

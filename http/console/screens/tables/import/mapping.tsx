@@ -1,10 +1,10 @@
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
-import { Checkbox } from '../../../parts/field.tsx';
+import { Checkbox } from '../../../parts/fields.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
-import { isWritable } from '../edit/change-statements.ts';
+import { isWritable } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';
 import type { CsvRecord } from './csv.ts';
 import { type Preview, targetsOf } from './preview-and-plan.ts';

@@ -1,7 +1,7 @@
+import { type ApiError, asApiError } from '../../../api/api-error.ts';
 import { call } from '../../../api/client.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { newIdempotencyKey } from '../../../api/idempotency-key.ts';
-import { type ApiError, asApiError } from '../../../api/problem.ts';
 import type { TableColumn } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';
 import { CsvError, type CsvRecord } from './csv.ts';

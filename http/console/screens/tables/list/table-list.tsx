@@ -5,7 +5,7 @@ import type { Load } from '../../../api/use-load.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { hasWords } from '../../../has-words.ts';
 import { Button } from '../../../parts/button.tsx';
-import { Field } from '../../../parts/field.tsx';
+import { Field } from '../../../parts/fields.tsx';
 import { ScreenPage } from '../../../parts/layout/screen-page.tsx';
 import { Section } from '../../../parts/layout/section.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
@@ -14,7 +14,7 @@ import { type Column, Table } from '../../../parts/table.tsx';
 import { screenCommands } from '../../../shell/commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
 import { stagedIn } from '../browse/open-tables.ts';
-import { tableName } from '../sql/browse-sql.ts';
+import { tableName } from '../sql/table-name.ts';
 import { NoTables } from './no-tables.tsx';
 
 /** More of them are found by typing. */

@@ -1,9 +1,9 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { selected, type TableColumn } from './columns.ts';
-import { comparable, type Filter, whereSql } from './conditions.ts';
+import { comparable, type Filter, whereSql } from './filter-conditions.ts';
 import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
 import type { RowOrder } from './row-order.ts';
+import { tableName } from './table-name.ts';
 
 export interface Sort {
   readonly column: string;
@@ -29,10 +29,6 @@ interface Term {
 
 /** Where a page has ended: the values of the terms in its last row, or how many rows were read. */
 export type Cursor = { readonly after: readonly ValueText[] } | { readonly offset: number };
-
-export function tableName({ schema, name }: SchemaTable): string {
-  return qualifiedName(schema, name);
-}
 
 /** A page of rows; behind the columns comes what {@link cursorColumns} says. */
 export function pageSql(browse: Browse, cursor: Cursor | undefined, limit: number): Sql {

@@ -46,6 +46,11 @@ export function tableColumn(column: SchemaColumn): TableColumn {
   };
 }
 
+/** Whether a value may be given for a column. */
+export function isWritable(column: TableColumn): boolean {
+  return column.generated === null && column.identity !== 'always';
+}
+
 /** The column in a list of SELECT or RETURNING. */
 export function selected({ sqlName, isText }: TableColumn): string {
   return isText ? `${sqlName}::text` : sqlName;

@@ -1,6 +1,6 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { tableName } from './browse-sql.ts';
 import type { TableColumn } from './columns.ts';
+import { tableName } from './table-name.ts';
 
 /**
  * Inserts many rows; each column is one array parameter. PostgreSQL reads each value for the type of its column, and refuses one that is

@@ -1,5 +1,5 @@
+import { ApiError, type Problem, unreachable } from '../../../../api/api-error.ts';
 import { open } from '../../../../api/client.ts';
-import { ApiError, type Problem, unreachable } from '../../../../api/problem.ts';
 import { linesOf } from '../../../../api/response-lines.ts';
 import { RowStore } from '../../../../parts/grid/row-store.ts';
 import { onlyReads } from '../only-reads.ts';
