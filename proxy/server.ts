@@ -73,7 +73,7 @@ const STAY_MS = 5_000;
 /** The key under which all clients count. */
 const ALL = '';
 /** How long a client may take to read its final error. */
-const LAST_WORDS_MS = 1_000;
+const FINAL_ERROR_MS = 1_000;
 
 /** The wire door: PostgreSQL's protocol on a TCP port. */
 export class WireServer {
@@ -158,9 +158,9 @@ export class WireServer {
     const reason = shuttingDown();
     this.#open.endAtRest(reason);
     const timers = [
-      setTimeout(() => destroyAll(this.#unauthenticated.all()), LAST_WORDS_MS),
+      setTimeout(() => destroyAll(this.#unauthenticated.all()), FINAL_ERROR_MS),
       setTimeout(() => this.#open.endNow(reason), deadlineMs),
-      setTimeout(() => destroyAll(this.#all), deadlineMs + LAST_WORDS_MS),
+      setTimeout(() => destroyAll(this.#all), deadlineMs + FINAL_ERROR_MS),
     ];
     await closed;
     if (this.size > 0) await empty;

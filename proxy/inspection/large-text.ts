@@ -20,7 +20,7 @@ export class StreamedTraits {
   }
 
   /** The traits found in the text's next bytes. */
-  *say(buffer: Buffer, start: number, end: number): Iterable<SessionTraits> {
+  *traitsIn(buffer: Buffer, start: number, end: number): Iterable<SessionTraits> {
     for (const piece of piecesOf(buffer, start, end)) {
       const text = this.#end + piece;
       this.#end = text.slice(-OVERLAP);
@@ -68,7 +68,7 @@ export async function inspectInSlices(message: Buffer): Promise<RewrittenText> {
   const start = isQuery ? HEADER_BYTES : stringEnd(message, HEADER_BYTES, message.length) + 1;
   for (let at = start; at < message.length; at += PIECE_BYTES) {
     const end = Math.min(message.length, at + PIECE_BYTES);
-    traits.push(...passing.say(message, at, end));
+    traits.push(...passing.traitsIn(message, at, end));
     for (const piece of piecesOf(message, at, end)) audited.add(piece);
     await slices.pause();
   }

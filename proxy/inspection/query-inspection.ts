@@ -127,7 +127,7 @@ export function textPasses(session: WireSession, { buffer, end }: FrameScanner, 
   const { traits, audited } = largeText;
   if (audited !== undefined) for (const piece of piecesOf(buffer, start, end)) audited.add(piece);
   if (audited?.isWatched === true) unsettle(session);
-  for (const noticed of traits.say(buffer, start, end)) noticeTraits(session, noticed);
+  for (const noticed of traits.traitsIn(buffer, start, end)) noticeTraits(session, noticed);
 }
 
 /** @throws ServiceError `payload_too_large`, `too_many_requests` for an incomplete text that has to be rewritten */

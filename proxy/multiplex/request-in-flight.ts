@@ -1,5 +1,5 @@
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
 import { queryText } from '../../src/protocol/frontend.ts';

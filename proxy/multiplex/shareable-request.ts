@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';

@@ -1,7 +1,7 @@
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
-import { replaceOutsideLiterals } from '../../src/syntax/traits/outside-literals.ts';
+import { replaceOutsideLiterals } from '../../src/syntax/replace-outside-literals.ts';
 
 /**
  * A session keeps one process id, which Postern has made, while its backends change. SQL that uses process ids in the ways

@@ -1,4 +1,4 @@
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';

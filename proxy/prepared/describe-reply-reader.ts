@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import { BackendType } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { definitionToReprepare, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { definitionToReprepare, type ServerStatement } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';

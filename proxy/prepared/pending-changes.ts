@@ -1,5 +1,5 @@
-import type { PreparedStatements, ServerStatement } from '../../src/backend/prepared-statements.ts';
-import type { SessionState } from '../../src/backend/session-state.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { PreparedStatements, SessionState } from '../../src/backend/session-state.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 

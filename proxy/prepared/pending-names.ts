@@ -1,5 +1,5 @@
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, queryText, statementNameStart } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
 import { bindMessage, closeStatementMessage, describeStatementMessage, FLUSH, parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';

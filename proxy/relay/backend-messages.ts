@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
 import {
   BackendType,

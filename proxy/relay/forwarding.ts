@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';

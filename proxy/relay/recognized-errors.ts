@@ -1,4 +1,4 @@
-import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
+import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
 import type { ErrorFields } from '../../src/protocol/error-fields.ts';
 
 /* Errors of the server that the relay recognizes: it runs the request again, or prepares its statement again. */

@@ -1,4 +1,4 @@
-import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
+import { SERVER_STATEMENT } from '../../src/backend/server-statement.ts';
 import { decodeNotification, encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { message as encodeMessage } from '../../src/protocol/frontend-encoder.ts';

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
-import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';

@@ -1,4 +1,5 @@
-import { newPreparedStatements, type ServerStatement } from './prepared-statements.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
+import type { ServerStatement } from './server-statement.ts';
 
 /** Settings by lower-case name. A map is never changed, so identical maps are known to be equal. */
 export type Settings = ReadonlyMap<string, string>;
@@ -30,6 +31,18 @@ function mayEndWithin(value: string | undefined, ms: number): boolean {
 /** How many statements are kept prepared on one backend. Each needs some tens of kB of the server's memory. */
 const MAX_PREPARED = 200;
 const MAX_PREPARED_BYTES = 4 * 1024 * 1024;
+
+/** What one backend has prepared, by identity, least recently used first. */
+export type PreparedStatements = BoundedMap<ServerStatement, ServerStatement>;
+
+/** @param maxBytes limit of all definitions together; a single statement may exceed it */
+export function newPreparedStatements(max: number, maxBytes: number): PreparedStatements {
+  return new BoundedMap({ maxEntries: max, maxWeight: maxBytes, weightOf: definitionBytes });
+}
+
+function definitionBytes({ definition }: ServerStatement): number {
+  return definition.length;
+}
 
 /** An idle backend is reserved for a client session that has left state on it. */
 export interface Reservation {

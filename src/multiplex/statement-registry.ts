@@ -1,4 +1,4 @@
-import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
+import { newServerStatement, type ServerStatement } from '../backend/server-statement.ts';
 import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { stringEnd } from '../protocol/body-reader.ts';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ServerStatement } from '../../backend/prepared-statements.ts';
+import type { ServerStatement } from '../../backend/server-statement.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';

@@ -26,7 +26,7 @@ export interface QueryOnceReply extends OnceReply {
 /**
  * Runs one statement and takes over the lease, which is released or destroyed on every path. A statement that the backend has
  * prepared runs at once; any other is described first.
- * @throws PostgresError when Postgres refuses the statement before a stream has begun (`lineAndColumn` in position.ts finds the position)
+ * @throws PostgresError when Postgres refuses the statement before a stream has begun (`lineAndColumn` in line-and-column.ts finds the position)
  * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
  */
 export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {

@@ -1,4 +1,4 @@
-import type { ServerStatement } from '../../backend/prepared-statements.ts';
+import type { ServerStatement } from '../../backend/server-statement.ts';
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { FLUSH } from '../../protocol/frontend-encoder.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';

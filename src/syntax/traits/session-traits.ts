@@ -1,5 +1,5 @@
+import { replaceOutsideLiterals } from '../replace-outside-literals.ts';
 import { isQuotedIdentifier } from '../scanner.ts';
-import { replaceOutsideLiterals } from './outside-literals.ts';
 import {
   atStatementStart,
   changesDefaults,

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { newPreparedStatements, newServerStatement } from '../../../src/backend/prepared-statements.ts';
+import { newServerStatement } from '../../../src/backend/server-statement.ts';
+import { newPreparedStatements } from '../../../src/backend/session-state.ts';
 
 const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((sql) => newServerStatement(Buffer.from(`${sql}\0\0\0`))) as [
   Statement,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { replaceOutsideLiterals } from '../../../../src/syntax/traits/outside-literals.ts';
-import { deallocatedNames } from '../../../../src/syntax/traits/session-traits.ts';
+import { replaceOutsideLiterals } from '../../../src/syntax/replace-outside-literals.ts';
+import { deallocatedNames } from '../../../src/syntax/traits/session-traits.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import type { StatementShape } from '../protocol/statement-shape.ts';
-import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { StatementLatency } from './statement-latency.ts';
 
 /** A query text with its parameter types, which has the same name on every backend of an organization. */
@@ -48,16 +47,4 @@ export function newServerStatement(definition: Buffer, context?: string): Server
 export function definitionToReprepare(definition: Buffer, shape: StatementShape | undefined): Buffer {
   if (shape?.parameters === undefined) return definition;
   return Buffer.concat([definition.subarray(0, definition.indexOf(0) + 1), shape.parameters]);
-}
-
-/** What one backend has prepared, by identity, least recently used first. */
-export type PreparedStatements = BoundedMap<ServerStatement, ServerStatement>;
-
-/** @param maxBytes limit of all definitions together; a single statement may exceed it */
-export function newPreparedStatements(max: number, maxBytes: number): PreparedStatements {
-  return new BoundedMap({ maxEntries: max, maxWeight: maxBytes, weightOf: definitionBytes });
-}
-
-function definitionBytes({ definition }: ServerStatement): number {
-  return definition.length;
 }
