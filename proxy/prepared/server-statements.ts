@@ -2,7 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
-import { bindMessage, closeStatementMessage, describeStatementMessage, FLUSH, parseMessage } from '../../src/protocol/frontend-encoder.ts';
+import {
+  bindMessage,
+  closeStatementMessage,
+  describeStatementMessage,
+  EMPTY_DEFINITION,
+  FLUSH,
+  parseMessage,
+} from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
@@ -40,6 +47,14 @@ export function ensureUnnamed(session: WireSession, backend: BackendConnection):
   session.replies.push(Request.close, Disposition.skip);
   session.toBackend.insert(closeStatementMessage(NO_NAME));
   return 'ready';
+}
+
+/** Prepares an empty statement with these parameters, without a name. The backend's unnamed statement is nobody's then. */
+export function prepareUnnamedPlaceholder(session: WireSession, backend: BackendConnection, shape: StatementShape): void {
+  session.names.changes('');
+  backend.session.unnamed = undefined;
+  session.replies.push(Request.parse, Disposition.skip);
+  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(EMPTY_DEFINITION, shape)));
 }
 
 function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): Readiness {

@@ -1,6 +1,8 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { definitionToReprepare } from '../../src/backend/server-statement.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
+import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { closeStaleNames } from './server-statements.ts';
@@ -21,10 +23,10 @@ export function preparePlaceholders(session: WireSession, text: string, backend:
   return names;
 }
 
-/** Prepares an empty statement under one of the client's names. */
-export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection): void {
+/** Prepares an empty statement under one of the client's names. @param shape has the parameters that it is to have */
+export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection, shape?: StatementShape): void {
   session.clientNames?.names.delete(name);
-  prepareUnderClientName(session, name, EMPTY_DEFINITION, backend);
+  prepareUnderClientName(session, name, definitionToReprepare(EMPTY_DEFINITION, shape), backend);
 }
 
 /**

@@ -26,7 +26,7 @@ import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/server-statements.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/special-portals.ts';
-import { resolveStatement } from '../prepared/statement-resolution.ts';
+import { describesPlaceholder, describesUnnamedPlaceholder, resolveStatement } from '../prepared/statement-resolution.ts';
 import { preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -173,7 +173,7 @@ function forwardNamed(
   const named = isNamed ? statementNamed(session, name) : undefined;
   const statement = isNamed ? named : unnamed;
   inspectTraits(session, statement?.traits);
-  const server = isNamed ? useNamed(session, name, named, backend) : useUnnamed(session, backend);
+  const server = isNamed ? useNamed(session, name, named, backend, kind) : useUnnamed(session, backend, kind);
   if (server === 'asked' || server === 'changed') {
     session.unsyncedBatch = session.replies.batch;
     if (server === 'changed') refuseChanged(session, kind);
@@ -201,11 +201,17 @@ function useNamed(
   name: string,
   named: NamedStatement | undefined,
   backend: BackendConnection,
+  kind: RequestKind,
 ): ServerStatement | 'asked' | 'changed' | undefined {
   // A statement that lists prepared statements must not appear among them under a name of Postern's.
   if (named?.traits.listsPrepared === true && backend.session.staleNames.has(name)) return undefined;
   if (named === undefined) {
     closeIfStale(session, Buffer.from(name, 'latin1'), backend);
+    return undefined;
+  }
+  if (kind === Request.describe && describesPlaceholder(session, name, named, backend)) {
+    session.timed = 'none';
+    session.statements.used(name);
     return undefined;
   }
   const server = resolveStatement(session, name, named, backend);
@@ -216,14 +222,20 @@ function useNamed(
 }
 
 /** @returns as {@link useNamed} */
-function useUnnamed(session: WireSession, backend: BackendConnection): ServerStatement | 'asked' | 'changed' | undefined {
-  const server = session.statements.unnamed?.server;
+function useUnnamed(
+  session: WireSession,
+  backend: BackendConnection,
+  kind: RequestKind,
+): ServerStatement | 'asked' | 'changed' | undefined {
+  const { unnamed } = session.statements;
+  const server = unnamed?.server;
   // One of an earlier request is used as an unnamed statement, because its tables may have changed since then.
   if (server !== undefined && session.usesRepeated && !session.names.mayAllBeGone && backend.session.prepared.use(server)) {
     noteTimed(session, server);
     return server;
   }
   session.timed = 'none';
+  if (kind === Request.describe && unnamed !== undefined && describesUnnamedPlaceholder(session, unnamed, backend)) return undefined;
   const readiness = ensureUnnamed(session, backend);
   return readiness === 'ready' ? undefined : readiness;
 }

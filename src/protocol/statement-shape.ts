@@ -7,10 +7,12 @@ export interface StatementShape {
   readonly digest: string;
   /** Number and types of the parameters, as at the end of a Parse message; undefined where there are too many to keep. */
   readonly parameters: Buffer | undefined;
+  /** Whether it returns rows; true where that is not known. */
+  readonly hasColumns: boolean;
 }
 
 /** The shape where the description was too long to be read. It equals no other. */
-export const UNKNOWN_SHAPE: StatementShape = { digest: '', parameters: undefined };
+export const UNKNOWN_SHAPE: StatementShape = { digest: '', parameters: undefined, hasColumns: true };
 
 /** Bytes of a column after its name: table, number, type, size, modifier, format. */
 const COLUMN_BYTES = 18;
@@ -29,7 +31,7 @@ export function statementShape(parameters: Buffer, columns: Buffer | undefined):
   const hash = createHash('sha256').update(parameters);
   if (columns !== undefined) hash.update('columns').update(comparedParts(columns));
   const kept = parameters.length <= KEPT_PARAMETERS_BYTES ? Buffer.from(parameters) : undefined;
-  return { digest: hash.digest('base64'), parameters: kept };
+  return { digest: hash.digest('base64'), parameters: kept, hasColumns: columns !== undefined };
 }
 
 export function isSameShape(some: StatementShape, other: StatementShape): boolean {
