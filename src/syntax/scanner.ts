@@ -1,15 +1,6 @@
 import { CLASS, Code, classOf } from './characters.ts';
-import {
-  digitsEnd,
-  dollarTagEnd,
-  escapeClauseEnd,
-  identifierEnd,
-  numberEnd,
-  operatorEnd,
-  quotedEnd,
-  skipWhitespace,
-  stringEnd,
-} from './token-ends.ts';
+import { digitsEnd, dollarTagEnd, escapeClauseEnd, identifierEnd, numberEnd, operatorEnd, quotedEnd, stringEnd } from './token-ends.ts';
+import { skipWhitespace } from './whitespace-and-comments.ts';
 
 /**
  * PostgreSQL's lexical structure. Tokens are offsets in the text, so that nothing is copied.

@@ -14,7 +14,8 @@ import { isUsable, movedAway, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
 import { checkWorker } from './citus/disabled-workers.ts';
 import { hasCitus } from './citus/extension.ts';
-import { forgetLogin, letLogin, runOnWorkers } from './citus/node-logins.ts';
+import { forgetLogin, letLogin } from './citus/node-logins.ts';
+import { runOnWorkers } from './citus/run-on-workers.ts';
 
 /** The comment on a schema whose organization is served elsewhere. */
 const CLOSED = "'The organization has been moved.'";

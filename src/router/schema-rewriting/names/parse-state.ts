@@ -1,6 +1,6 @@
 import { Code, lowerCase } from '../../../syntax/characters.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
-import { skipWhitespace } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/whitespace-and-comments.ts';
 import { isWordAt, type Keyword } from '../tokens/keywords.ts';
 import { type Content, contentOf } from '../tokens/quoted-content.ts';
 import type { Call } from './literal-meanings.ts';

@@ -1,6 +1,6 @@
 import { Code } from '../../../syntax/characters.ts';
 import { Token } from '../../../syntax/scanner.ts';
-import { skipWhitespace } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/whitespace-and-comments.ts';
 import type { NestedEdits } from '../edits/nested-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { isCast } from '../tokens/literal-context.ts';

@@ -1,6 +1,6 @@
 import { Code } from '../../../syntax/characters.ts';
 import { isIdentifier, Lexer, Token } from '../../../syntax/scanner.ts';
-import { skipWhitespace } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/whitespace-and-comments.ts';
 import { identifierText } from '../tokens/quoted-content.ts';
 
 /** What the names in a clause are: relations (`FROM`), queries that WITH defines, arguments of a function, or anything else. */
