@@ -1,5 +1,5 @@
 import type { RotatedKey } from '../../src/catalog/catalog.ts';
-import type { ApiKey } from '../../src/catalog/organizations/organization.ts';
+import type { ApiKey } from '../../src/catalog/keys/api-key.ts';
 
 export const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
 

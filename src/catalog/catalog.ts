@@ -9,17 +9,10 @@ import { migrate } from './database/migrate.ts';
 import { NotificationChannel } from './database/notification-channel.ts';
 import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
 import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
+import { CREDENTIALS_CHANNEL, type KeyState, loadStates, notifyChange, parseChange } from './keys/credential-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
 import { KeyRegistry } from './keys/key-registry.ts';
-import {
-  CREDENTIALS_CHANNEL,
-  type KeyState,
-  loadByDigest,
-  loadByOrganization,
-  loadStates,
-  notifyChange,
-  parseChange,
-} from './keys/live-keys.ts';
+import { loadByDigest, loadByOrganization } from './keys/load-credentials.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { Maintenance } from './maintenance.ts';
 import { MoveRegistry } from './organizations/moves.ts';
@@ -41,8 +34,9 @@ import { Usage } from './usage/usage.ts';
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
 export type { RotatedKey } from './keys/key-registry.ts';
+export type { SignupQuota } from './organizations/hourly-limits.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
-export type { SignUp, SignupQuota } from './organizations/sign-up-rows.ts';
+export type { SignUp } from './organizations/sign-up-rows.ts';
 
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;

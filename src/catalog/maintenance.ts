@@ -1,8 +1,8 @@
 import type { Observe } from '../observation.ts';
 import type { AuditLog } from './audit/log.ts';
 import type { ControlPool } from './database/control-pool.ts';
+import { deleteOldAttempts } from './organizations/hourly-limits.ts';
 import { deleteExpiredInvitations } from './organizations/invitations.ts';
-import { deleteOldAttempts } from './organizations/sign-up-rows.ts';
 import { deleteOldRequests } from './processes/request-rows.ts';
 import { deleteOldUsage } from './usage/stored-usage.ts';
 

@@ -1,4 +1,5 @@
-import type { ApiKey, Organization } from '../catalog/organizations/organization.ts';
+import type { ApiKey } from '../catalog/keys/api-key.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 
 /** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */
 export interface Tenant {

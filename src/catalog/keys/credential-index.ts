@@ -1,5 +1,6 @@
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import type { ApiKey, Organization } from '../organizations/organization.ts';
+import type { Organization } from '../organizations/organization.ts';
+import type { ApiKey } from './api-key.ts';
 import type { Credential, ProvableFormerKey, SaltOfKeys } from './credential.ts';
 
 /** How many organizations are kept although nothing refers to their credentials. */

@@ -1,5 +1,6 @@
 import type { ScramVerifier } from '../../auth/scram-verifier.ts';
-import type { ApiKey, Organization } from '../organizations/organization.ts';
+import type { Organization } from '../organizations/organization.ts';
+import type { ApiKey } from './api-key.ts';
 
 /** A new key for the catalog: what is stored of it besides its details. The key itself is not stored. */
 export interface NewApiKey {

@@ -5,9 +5,10 @@ import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-import type { ApiKey, KeyDetails } from '../organizations/organization.ts';
 import { type ChangeOrganization, lockOrganization } from '../organizations/organization-rows.ts';
+import type { ApiKey, KeyDetails } from './api-key.ts';
 import type { NewApiKey } from './credential.ts';
+import { type KeyState, loadStates } from './credential-changes.ts';
 import {
   checkExpiry,
   endKey,
@@ -20,7 +21,6 @@ import {
   noKey,
   updateKey,
 } from './key-rows.ts';
-import { type KeyState, loadStates } from './live-keys.ts';
 
 /** How long to ask for the outcome of a change whose answer was lost: long enough for a server to recover. */
 const SETTLE_TIMEOUT_MS = 10_000;

@@ -1,7 +1,7 @@
 import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
-import type { ApiKey, KeyDetails } from '../organizations/organization.ts';
+import type { ApiKey, KeyDetails } from './api-key.ts';
 import type { NewApiKey } from './credential.ts';
 
 /** How many live keys an organization may have. Each login compares the client's proof with all of them. */
@@ -41,6 +41,14 @@ export function keyJson(sql: Sql): ReturnType<Sql> {
 
 export function expiresInMs(sql: Sql): ReturnType<Sql> {
   return sql`ceil(extract(epoch from k.expires_at - clock_timestamp()) * 1000)`;
+}
+
+/** Why the row `k` of the keys is not valid any more. Keys of earlier versions ended by rotation, without a reason. */
+export function endOf(sql: Sql): ReturnType<Sql> {
+  return sql`case
+    when k.end_reason is not null then k.end_reason
+    when k.revoked_at is not null or k.replaced_by is not null then 'rotated'
+    else 'expired' end`;
 }
 
 export function toApiKey(json: KeyJson): ApiKey {

@@ -1,9 +1,10 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
+import { countClone } from './hourly-limits.ts';
 import type { Organization, Placement } from './organization.ts';
 import { lockOrganization, type OrganizationRow, toOrganization } from './organization-rows.ts';
-import { countClone, insertOrganization, type NewOrganization } from './sign-up-rows.ts';
+import { insertOrganization, type NewOrganization } from './sign-up-rows.ts';
 
 /** How many clones an organization may have at once. */
 export const CLONES_MAX = 5;

@@ -2,12 +2,14 @@ import type { Actor, Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { ControlPool } from '../database/control-pool.ts';
+import type { ApiKey } from '../keys/api-key.ts';
 import { deleteKeys } from '../keys/key-rows.ts';
 import { deleteQueries } from '../saved-queries/rows.ts';
 import { deleteUsage } from '../usage/stored-usage.ts';
 import { type Clone, deleteClone, listClones, listExpiredClones } from './clones.ts';
+import { countEmailChange } from './hourly-limits.ts';
 import { deleteMove } from './moves.ts';
-import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
+import type { Organization, OrganizationStatus } from './organization.ts';
 import {
   type ChangeOrganization,
   checkChange,
@@ -19,7 +21,6 @@ import {
   updateProfile,
   updateStatus,
 } from './organization-rows.ts';
-import { countEmailChange } from './sign-up-rows.ts';
 
 /** Who changes something: an organization, by one of its keys. */
 interface Caller {

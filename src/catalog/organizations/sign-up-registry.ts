@@ -4,21 +4,21 @@ import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
+import type { ApiKey } from '../keys/api-key.ts';
+import { type KeyState, notifyChange } from '../keys/credential-changes.ts';
 import { findFirstKey } from '../keys/key-rows.ts';
-import { type KeyState, notifyChange } from '../keys/live-keys.ts';
 import { type NewClone, recordClone } from './clones.ts';
+import { countSignUp, type SignupQuota } from './hourly-limits.ts';
 import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
-import type { ApiKey, Organization } from './organization.ts';
+import type { Organization } from './organization.ts';
 import { type ChangeOrganization, emailTaken, updateStatus } from './organization-rows.ts';
 import {
   abandonSignUp,
-  countAttempt,
   deleteOrganization,
   isOwnSignUp,
   recordSignUp,
   releaseSignUp,
   type SignUp,
-  type SignupQuota,
   takeInterrupted,
 } from './sign-up-rows.ts';
 
@@ -57,7 +57,7 @@ export class SignUpRegistry {
     const { database, now, process } = this.#options;
     const { signupsPerHour: limit } = request;
     const { quota, created } = await database.lowPriorityTransaction(async (sql) => ({
-      quota: limit === undefined ? undefined : await countAttempt(sql, origin.sourceIp, limit, now()),
+      quota: limit === undefined ? undefined : await countSignUp(sql, origin.sourceIp, limit, now()),
       created: await recordSignUp(sql, request, process, now()),
     }));
     if (created === 'email_taken') throw emailTaken();

@@ -1,20 +1,14 @@
-import { isIPv4 } from 'node:net';
-import ipaddr from 'ipaddr.js';
-import { ServiceError } from '../../errors.ts';
 import { startChain } from '../audit/blocks/append.ts';
 import { claimRoom } from '../clusters/cluster-rows.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
+import type { ApiKey } from '../keys/api-key.ts';
 import type { NewApiKey } from '../keys/credential.ts';
 import { FIRST_KEY, insertKey } from '../keys/key-rows.ts';
 import { emailKey } from './email-address.ts';
 import { lockInvitation, useInvitation } from './invitations.ts';
-import type { ApiKey, Organization, Placement } from './organization.ts';
+import type { Organization, Placement } from './organization.ts';
 import { type OrganizationRow, toOrganization } from './organization-rows.ts';
-
-const WINDOW_MS = 3_600_000;
-const EMAIL_CHANGES_PER_HOUR = 5;
-const CLONES_PER_HOUR = 30;
 
 export interface SignUp {
   readonly id: string;
@@ -28,31 +22,6 @@ export interface SignUp {
   readonly signupsPerHour: number | undefined;
 }
 
-/** How many sign-ups an address may still make. */
-export interface SignupQuota {
-  readonly limit: number;
-  readonly remaining: number;
-  /** Seconds until one more is allowed. */
-  readonly resetS: number;
-}
-
-/**
- * Counts an attempt, under a lock, so that concurrent attempts of one address are counted one by one. An attempt that is refused
- * here does not count: a client that keeps trying succeeds when its oldest attempt is an hour old.
- * @throws ServiceError `rate_limited`
- */
-export async function countAttempt(sql: Sql, sourceIp: string, limit: number, now: Date): Promise<SignupQuota> {
-  return countOne(sql, rateLimitAddress(sourceIp), limit, now, 'sign-ups an hour are allowed from one address');
-}
-
-/**
- * Counts a change of an organization's e-mail address. Without a limit, the replies would tell one organization which addresses others have.
- * @throws ServiceError `rate_limited`
- */
-export async function countEmailChange(sql: Sql, organizationId: string, now: Date): Promise<void> {
-  await countOne(sql, organizationId, EMAIL_CHANGES_PER_HOUR, now, 'changes of the e-mail address an hour are allowed');
-}
-
 /**
  * Gives back the e-mail address and the invitation of a sign-up that cannot be undone yet, because its cluster does not answer, so that
  * they can be used again meanwhile.
@@ -61,30 +30,6 @@ export async function releaseSignUp(sql: Sql, id: string): Promise<void> {
   // No e-mail address is like an id.
   await sql`update postern.organizations set email_key = id where id = ${id} and status = 'provisioning'`;
   await sql`update postern.invitations set organization_id = null where organization_id = ${id}`;
-}
-
-/** Counts a clone of an organization, because each pauses it for a moment. @throws ServiceError `rate_limited` */
-export async function countClone(sql: Sql, organizationId: string, now: Date): Promise<void> {
-  await countOne(sql, `clone ${organizationId}`, CLONES_PER_HOUR, now, 'clones an hour are allowed');
-}
-
-async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string): Promise<SignupQuota> {
-  await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
-  const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
-    select count(*)::int as count, min(attempted_at) as oldest
-    from (
-      select attempted_at from postern.signup_attempts
-      where address = ${address} and attempted_at > ${new Date(now.getTime() - WINDOW_MS)}
-      order by attempted_at desc
-      limit ${limit}
-    ) latest`;
-  const count = attempts?.count ?? 0;
-  const resetS = Math.max(1, Math.ceil(((attempts?.oldest ?? now).getTime() + WINDOW_MS - now.getTime()) / 1_000));
-  if (count >= limit) {
-    throw new ServiceError('rate_limited', `at most ${limit} ${whatIsAllowed}`, { retryAfterS: resetS });
-  }
-  await sql`insert into postern.signup_attempts (address, attempted_at) values (${address}, ${now})`;
-  return { limit, remaining: limit - count - 1, resetS };
 }
 
 export interface NewOrganization {
@@ -184,16 +129,4 @@ export async function takeInterrupted(sql: Sql, ownerProcess: number, underWay: 
 export async function isOwnSignUp(sql: Sql, id: string, ownerProcess: number): Promise<boolean> {
   const [found] = await sql`select from postern.organizations where id = ${id} and provisioner = ${ownerProcess}`;
   return found !== undefined;
-}
-
-export async function deleteOldAttempts(sql: Sql, now: Date): Promise<void> {
-  await sql`delete from postern.signup_attempts where attempted_at <= ${new Date(now.getTime() - WINDOW_MS)}`;
-}
-
-/** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
-export function rateLimitAddress(sourceIp: string): string {
-  if (isIPv4(sourceIp) || !ipaddr.isValid(sourceIp)) return sourceIp;
-  const address = ipaddr.process(sourceIp);
-  if (!(address instanceof ipaddr.IPv6)) return address.toString();
-  return `${new ipaddr.IPv6([...address.parts.slice(0, 4), 0, 0, 0, 0]).toString()}/64`;
 }

@@ -5,7 +5,8 @@ import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-import type { ApiKey, Organization } from '../organizations/organization.ts';
+import type { ApiKey } from '../keys/api-key.ts';
+import type { Organization } from '../organizations/organization.ts';
 import { lockOrganization } from '../organizations/organization-rows.ts';
 import { deleteQuery, findQuery, listQueries, type SavedQuery, upsertQuery, usedBy } from './rows.ts';
 

@@ -1,5 +1,5 @@
 import type { Catalog, RotatedKey } from '../../catalog/catalog.ts';
-import type { ApiKey, KeyDetails } from '../../catalog/organizations/organization.ts';
+import type { ApiKey, KeyDetails } from '../../catalog/keys/api-key.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';

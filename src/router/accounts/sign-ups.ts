@@ -9,7 +9,7 @@ import type { NewPlacements } from '../clusters/placement-choice.ts';
 import { ClusterDownError } from '../clusters/served-cluster.ts';
 import { mintKey } from './mint-key.ts';
 import { newOrganizationId } from './organization-and-key-ids.ts';
-import { SignUpRefusals } from './sign-up-refusals.ts';
+import { SignUpLimitCache } from './sign-up-limit-cache.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
@@ -56,7 +56,7 @@ export class SignUps {
   readonly #mode: SignUpsOptions['mode'];
   readonly #signupsPerHour: number | undefined;
   readonly #observe: Observe;
-  readonly #refused = new SignUpRefusals();
+  readonly #refused = new SignUpLimitCache();
   /** Ids of sign-ups that have not been answered yet. */
   readonly #underWay = new Set<string>();
   /** Those of them that have failed, and that their server may still be working on. */

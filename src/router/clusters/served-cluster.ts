@@ -19,7 +19,7 @@ import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from '../placement/roles/roles.ts';
 import { Health } from './health.ts';
 import { LockExhaustion } from './lock-exhaustion.ts';
-import { openServerViews, type ServerViews } from './server-views.ts';
+import { openServerMonitoring, type ServerMonitoring } from './server-monitoring.ts';
 
 export interface ServedClusterOptions {
   readonly config: Config;
@@ -65,7 +65,7 @@ export class ServedCluster {
   readonly #catalog: Catalog;
   readonly #observe: Observe;
   readonly #tellChange: ServedClusterOptions['changed'];
-  readonly #views: ServerViews;
+  readonly #monitoring: ServerMonitoring;
   /** Undefined for the default cluster: without its server, nothing works anyway. */
   readonly #health: Health | undefined;
   /** Aborts when the server does not answer any more. There is another one when it does again. */
@@ -85,10 +85,12 @@ export class ServedCluster {
     this.pool = createPool(this.name, this.backendsMax, options);
     const isDefault = this.name === DEFAULT_CLUSTER;
     const { host, port, ssl, platform, controlDatabase: database } = cluster;
-    this.#views = isDefault ? viewsOf(catalog) : openServerViews(controlConnection(cluster), observe, () => this.locks.freeLocks());
+    this.#monitoring = isDefault
+      ? monitoringOf(catalog)
+      : openServerMonitoring(controlConnection(cluster), observe, () => this.locks.freeLocks());
     this.#health = isDefault ? undefined : new Health({ host, port, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
-    this.locks = new LockExhaustion(this.#views.locks, this.pool, observe);
-    this.queryStatistics = this.#views.queryStatistics;
+    this.locks = new LockExhaustion(this.#monitoring.locks, this.pool, observe);
+    this.queryStatistics = this.#monitoring.queryStatistics;
   }
 
   /** Whether it may be used. */
@@ -111,7 +113,7 @@ export class ServedCluster {
 
   /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.#views.locks.hasAdvisoryLocks(processId);
+    return this.#monitoring.locks.hasAdvisoryLocks(processId);
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
@@ -145,7 +147,7 @@ export class ServedCluster {
 
   async close(): Promise<void> {
     this.pool.close();
-    const closed = Promise.all([this.#health?.close(), this.platform.close(), this.#views.close()]);
+    const closed = Promise.all([this.#health?.close(), this.platform.close(), this.#monitoring.close()]);
     // A session of a server that does not answer does not end either.
     await (this.isUp ? Promise.race([closed, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]) : undefined);
   }
@@ -168,7 +170,7 @@ export function controlConnection({ host, port, ssl, platform, controlDatabase }
   return { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
 }
 
-function viewsOf({ locks, queryStatistics }: Catalog): ServerViews {
+function monitoringOf({ locks, queryStatistics }: Catalog): ServerMonitoring {
   return { locks, queryStatistics, async close() {} };
 }
 

@@ -5,7 +5,7 @@ import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withS
 import { type Cluster, ClusterError, checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './cluster.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureOwnersRole } from './roles/owners-role.ts';
+import { ensureOwnersRole } from './roles/owners-group-role.ts';
 import { ensurePlatformRole, platformLogin, ROLE_SETTINGS } from './roles/platform-role.ts';
 import { ensureSharedDatabase, SHARED } from './shared-database/shared-database.ts';
 

@@ -16,8 +16,8 @@ import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from
 import { applySettings, readSettings } from '../roles/role-settings.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
-import { changeOwner } from './change-owner.ts';
 import { copyDatabase } from './copy-database.ts';
+import { reassignDatabase } from './reassign-database.ts';
 import { TEMPLATE } from './template.ts';
 
 /**
@@ -125,7 +125,7 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     const settings = await this.#platform.alone(copy.role, async (control) => {
       const hasReaders = await roleExists(control, readerOf(copy.role));
       await withSession({ host, port, ssl, ...platform, database: copy.database }, (session) =>
-        changeOwner(session, { from: source.role, to: copy.role, hasReaders, serverVersion }),
+        reassignDatabase(session, { from: source.role, to: copy.role, hasReaders, serverVersion }),
       );
       return readSettings(control, source, Object.keys(cluster.roleSettings));
     });

@@ -2,7 +2,7 @@ import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
-import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
+import { leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
 import { replaceStatisticsViews } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */

@@ -5,7 +5,7 @@ import { roleVerifier } from '../../../auth/role-password.ts';
 import { ADVISORY_LOCKS } from '../../../catalog/database/advisory-locks.ts';
 import type { Cluster } from '../cluster.ts';
 import type { RunningProcess, SessionCount } from '../provisioner.ts';
-import { ownersRights } from './owners-role.ts';
+import { ownersRights } from './owners-group-role.ts';
 import { isReaderRole, ownerOf, readerOf } from './reader-role.ts';
 
 const TERMINATION_TIMEOUT_MS = 5_000;

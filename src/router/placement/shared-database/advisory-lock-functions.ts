@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { renameServerFunction } from './replaced-functions.ts';
+import { renameServerFunction } from './rename-server-function.ts';
 
 const NAMES = {
   void: ['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared'],

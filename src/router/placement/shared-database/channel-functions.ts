@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { channelSecret, formerChannelsOf } from '../../../auth/notify-channel-prefix.ts';
-import { renameServerFunction } from './replaced-functions.ts';
+import { renameServerFunction } from './rename-server-function.ts';
 
 /** The oid of `pg_notify(text, text)`, which may have been renamed. */
 const PG_NOTIFY_OID = 3036;

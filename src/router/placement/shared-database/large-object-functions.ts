@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { renameServerFunction } from './replaced-functions.ts';
+import { renameServerFunction } from './rename-server-function.ts';
 
 /**
  * All organizations in a shared database share the ids of large objects. An organization that could choose ids could create those

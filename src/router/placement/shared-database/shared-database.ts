@@ -2,7 +2,7 @@ import pg from 'pg';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { changePrivileges, harden, type Names, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
 import { TEMPLATE } from '../own-database/template.ts';
-import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
+import { leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
 import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
 import { createChannelFunctions, keepChannelSecret, notifyCalled, replacePgNotify } from './channel-functions.ts';
 import { closeCitus } from './citus/closed-functions.ts';

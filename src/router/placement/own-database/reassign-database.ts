@@ -3,7 +3,7 @@ import { readerOf } from '../roles/reader-role.ts';
 import { DEFAULT_PRIVILEGES, type DefaultPrivilege, defaultPrivilege, roleName, undone } from './default-privileges.ts';
 
 /** The roles that own or read a database, before and after it is given to another organization. */
-export interface OwnerChange {
+export interface DatabaseReassignment {
   readonly from: string;
   readonly to: string;
   /** Whether there are readers' roles of both. */
@@ -84,7 +84,7 @@ const OWNED = Object.entries(OWNER_COLUMNS)
  * @param session of the platform role, in the database, with an empty search path
  * @throws ForeignObjectError if anything still belongs to the former owner
  */
-export async function changeOwner(session: pg.Client, { from, to, hasReaders, serverVersion }: OwnerChange): Promise<void> {
+export async function reassignDatabase(session: pg.Client, { from, to, hasReaders, serverVersion }: DatabaseReassignment): Promise<void> {
   const member = serverVersion >= 160_000 ? ' WITH INHERIT TRUE, SET TRUE' : '';
   const [old, own] = [pg.escapeIdentifier(from), pg.escapeIdentifier(to)];
   const renamed = new Map([[from, to], ...(hasReaders ? [[readerOf(from), readerOf(to)] as const] : [])]);

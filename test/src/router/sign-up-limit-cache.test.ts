@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { SignUpRefusals } from '../../../src/router/accounts/sign-up-refusals.ts';
+import { SignUpLimitCache } from '../../../src/router/accounts/sign-up-limit-cache.ts';
 
 const limited = (retryAfterS: number) => new ServiceError('rate_limited', 'too many', { retryAfterS });
 
 function addresses() {
   let ms = 0;
-  const refused = new SignUpRefusals(() => ms);
+  const refused = new SignUpLimitCache(() => ms);
   const isRefused = (address: string) => {
     try {
       refused.check(address);

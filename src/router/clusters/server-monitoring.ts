@@ -6,14 +6,14 @@ import { TextFileWatch } from '../../catalog/query-statistics/text-file-watch.ts
 import type { Observe } from '../../observation.ts';
 
 /** What the platform role sees of a whole server. The catalog has the ones of the control database's server. */
-export interface ServerViews {
+export interface ServerMonitoring {
   readonly locks: PgLocks;
   readonly queryStatistics: QueryStatistics;
   close(): Promise<void>;
 }
 
 /** Opens sessions of its own, so that no other cluster waits for this one. */
-export function openServerViews(connection: ControlConnection, observe: Observe, onOutOfMemory: () => void): ServerViews {
+export function openServerMonitoring(connection: ControlConnection, observe: Observe, onOutOfMemory: () => void): ServerMonitoring {
   const database = new ControlPool(connection, onOutOfMemory);
   const locks = new PgLocks(connection, database);
   const texts = new TextFileWatch(database, observe);

@@ -1,4 +1,4 @@
-import { rateLimitAddress } from '../../catalog/organizations/sign-up-rows.ts';
+import { rateLimitAddress } from '../../catalog/organizations/hourly-limits.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
@@ -11,7 +11,7 @@ const MAX_ADDRESSES = 10_000;
  * Addresses that have used up their sign-ups of the hour. Further attempts are refused from memory, without a session of the
  * control database, which has few and needs them for logins.
  */
-export class SignUpRefusals {
+export class SignUpLimitCache {
   readonly #now: () => number;
   readonly #refusals = new BoundedMap<string, { readonly error: ServiceError; readonly at: number }>({ maxEntries: MAX_ADDRESSES });
 
