@@ -11,7 +11,7 @@ import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { SessionDescription } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
-import type { CountLimit } from '../src/runtime/count-limit.ts';
+import type { CountLimit } from '../src/runtime/limits/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { randomSecretBytes } from '../src/runtime/random.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import { parseCommand } from './admin/command.ts';
+import { parseCommand } from './admin/commands.ts';
 import { openOperator } from './admin/open-operator.ts';
 import { UsageError } from './admin/usage-error.ts';
 import { ConfigError, readConfig } from './config.ts';
-import { EmbeddedError } from './embedded/error.ts';
+import { EmbeddedError } from './embedded/errors.ts';
 import { ServiceError } from './errors.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 

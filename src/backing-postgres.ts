@@ -3,7 +3,6 @@ import { findRunningServer } from './embedded/running-server.ts';
 import { startEmbedded } from './embedded.ts';
 import type { Observe } from './observation.ts';
 import type { AdminConnection } from './router/placement/admin-connection.ts';
-import type { ClusterOptions } from './router/placement/cluster-setup.ts';
 
 /** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
 export interface BackingPostgres {
@@ -35,12 +34,4 @@ export async function findPostgres(config: Config): Promise<BackingPostgres> {
   if (admin !== undefined && secret !== undefined) return { admin, secret };
   const { host, port, superuser, secret: known } = await findRunningServer(config.POSTERN_DATA_DIR, secret);
   return { admin: { host, port, ...superuser }, secret: known };
-}
-
-/** How the settings say that clusters are prepared. */
-export function clusterOptions(
-  config: Config,
-  observe: Observe,
-): Pick<Required<ClusterOptions>, 'controlDatabase' | 'observe' | 'allowXpath'> {
-  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
 }

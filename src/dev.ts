@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { openOperator } from './admin/open-operator.ts';
-import { databaseUrl, doorsOf, httpUrl } from './banner.ts';
 import { type Config, isOfAnOrganization } from './config.ts';
+import { databaseUrl, doorsOf, httpUrl } from './door-urls.ts';
 import { type EnvFile, readEnvFile, writeEnvFile } from './env-file.ts';
 import { isFree, PORT_SETTINGS } from './ports.ts';
 import { ConsoleSignIn, SIGN_IN_MINUTES } from './router/accounts/one-time-sign-in.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { rolePassword, roleVerifier } from './auth/role-password.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
 import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/data-directory.ts';
-import { EmbeddedError, hasCode, reasonOf } from './embedded/error.ts';
+import { EmbeddedError, hasCode, reasonOf } from './embedded/errors.ts';
 import { linkExtensions } from './embedded/extensions.ts';
 import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initdb.ts';
 import { PORT, Postmaster } from './embedded/postmaster.ts';

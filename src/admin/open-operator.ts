@@ -1,5 +1,5 @@
 import { userInfo } from 'node:os';
-import { clusterOptions, findPostgres } from '../backing-postgres.ts';
+import { findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { SchemaCopies } from '../copies/schema-copies.ts';
@@ -10,7 +10,7 @@ import { NewPlacements } from '../router/clusters/placement-choice.ts';
 import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
-import { findCluster } from '../router/placement/cluster-setup.ts';
+import { clusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
 import { CitusAdministration } from './citus.ts';
 import { ClusterAdministration } from './clusters.ts';
 import { Mover } from './move/mover.ts';

@@ -1,8 +1,8 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { ServiceError } from '../errors.ts';
+import { codeOf, textOf } from '../protocol/postgres-error.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';
 import type { CopyData, SchemaCopying } from '../router/moves/clones.ts';
-import { codeOf, textOf } from '../router/placement/admin-connection.ts';
 import { asServiceError } from '../router/placement/platform-sessions.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { roleExists } from '../router/placement/roles/roles.ts';

@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { makeSharedFolder } from './data-directory.ts';
-import { EmbeddedError, hasCode, reasonOf } from './error.ts';
+import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
 import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, mkdir, readdir, readFile, readlink, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { EmbeddedError, hasCode, reasonOf } from './error.ts';
+import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
 import { type FolderLock, lockFolder } from './folder-lock.ts';
 import { type Account, canEnter } from './server-account.ts';
 

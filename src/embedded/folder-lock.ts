@@ -1,7 +1,7 @@
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { EmbeddedError, hasCode } from './error.ts';
+import { EmbeddedError, hasCode } from './errors.ts';
 import { startOf } from './process-identity.ts';
 
 const holderSchema = z.object({ pid: z.int().positive(), startedAt: z.string() });

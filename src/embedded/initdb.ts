@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Binaries } from './binaries.ts';
 import type { DataDirectory } from './data-directory.ts';
-import { EmbeddedError, reasonOf } from './error.ts';
+import { EmbeddedError, reasonOf } from './errors.ts';
 import { stalePidEnvironment } from './postmaster-pid.ts';
 import { type Account, runAs } from './server-account.ts';
 

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants, type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { EmbeddedError, reasonOf } from './error.ts';
+import { EmbeddedError, reasonOf } from './errors.ts';
 import { lastFatal } from './initdb.ts';
 import { isReady, stalePidEnvironment } from './postmaster-pid.ts';
 import { type Account, runAs } from './server-account.ts';

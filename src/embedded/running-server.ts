@@ -2,7 +2,7 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword } from '../auth/role-password.ts';
 import { knownSecret } from './data-directory.ts';
-import { EmbeddedError } from './error.ts';
+import { EmbeddedError } from './errors.ts';
 import { SUPERUSER } from './initdb.ts';
 import { PORT } from './postmaster.ts';
 import { isServing, readPostmasterPid } from './postmaster-pid.ts';

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { EmbeddedError, reasonOf } from './error.ts';
+import { EmbeddedError, reasonOf } from './errors.ts';
 
 const run = promisify(execFile);
 

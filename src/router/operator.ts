@@ -1,4 +1,5 @@
-import { digestApiKey, generateInvitation } from '../auth/api-key.ts';
+import { digestApiKey } from '../auth/api-key.ts';
+import { generateInvitation } from '../auth/invitation-token.ts';
 import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organization-rows.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseCommand } from '../../src/admin/command.ts';
+import { parseCommand } from '../../src/admin/commands.ts';
 import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
 import type { TestCluster } from '../support/cluster.setup.ts';

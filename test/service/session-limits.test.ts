@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
-import { parseCommand } from '../../src/admin/command.ts';
+import { parseCommand } from '../../src/admin/commands.ts';
 import { openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
 import { eventually } from '../support/eventually.ts';

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeRunnable } from '../../src/embedded/binaries.ts';
-import { EmbeddedError } from '../../src/embedded/error.ts';
+import { EmbeddedError } from '../../src/embedded/errors.ts';
 import { startOf } from '../../src/embedded/process-identity.ts';
 import { serverAccount } from '../../src/embedded/server-account.ts';
 import { type EmbeddedCluster, type EmbeddedOptions, startEmbedded } from '../../src/embedded.ts';

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseCommand } from '../../src/admin/command.ts';
+import { parseCommand } from '../../src/admin/commands.ts';
 import { openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeScratch } from './scratch.ts';

@@ -1,4 +1,5 @@
-import { digestApiKey, isWellFormedInvitation } from '../../auth/api-key.ts';
+import { digestApiKey } from '../../auth/api-key.ts';
+import { isWellFormedInvitation } from '../../auth/invitation-token.ts';
 import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
 import { inviteInvalid } from '../../catalog/organizations/invitations.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../../protocol/postgres-error.ts';
 
 /** The address and credentials for setting up a server. */
 export interface AdminConnection {
@@ -129,20 +129,6 @@ export async function waitForServer(login: AdminConnection, waitMs: number, wait
 /** Whether a login failed because the server is not available, and not because of the credentials. */
 export function isNotUpYet(error: unknown): boolean {
   return NOT_UP_YET.includes(codeOf(error)) || LOST.test(textOf(error));
-}
-
-/** SQLSTATE or errno name; empty when there is none. */
-export function codeOf(error: unknown): string {
-  if (error instanceof PostgresError) return error.fields.code;
-  if (error instanceof AggregateError && !('code' in error)) return codeOf(error.errors[0]);
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
-}
-
-/** One line; an AggregateError (a name with several addresses) has no message of its own. */
-export function textOf(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') return textOf(error.errors[0]);
-  const message = error instanceof Error ? error.message : String(error);
-  return message.split('\n')[0] || codeOf(error);
 }
 
 export function addressOf({ host, port }: Pick<AdminConnection, 'host' | 'port'>): string {

@@ -1,7 +1,9 @@
 import pg from 'pg';
 import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
+import type { Config } from '../../config.ts';
 import type { Observe } from '../../observation.ts';
-import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
+import { textOf } from '../../protocol/postgres-error.ts';
+import { type AdminConnection, addressOf, parseUrl, waitForServer, withSession } from './admin-connection.ts';
 import { type Cluster, ClusterError, checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './cluster.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
@@ -27,6 +29,14 @@ export interface ClusterOptions {
 const WAIT_MS = 60_000;
 /** An arbitrary number, the same in every Postern. */
 const SETUP_LOCK = 5_734_620_117;
+
+/** How the settings say that clusters are prepared. */
+export function clusterOptions(
+  config: Config,
+  observe: Observe,
+): Pick<Required<ClusterOptions>, 'controlDatabase' | 'observe' | 'allowXpath'> {
+  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+}
 
 /**
  * Waits for the PostgreSQL server and sets it up. This is quick if it has been done before, and safe if two processes do it at the

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { BackendLogin } from '../../backend/socket/login.ts';
-import { type AdminConnection, addressOf, type RoleLogin, type TlsFiles, textOf, withSession } from './admin-connection.ts';
+import { textOf } from '../../protocol/postgres-error.ts';
+import { type AdminConnection, addressOf, type RoleLogin, type TlsFiles, withSession } from './admin-connection.ts';
 import { mayAdmitOwners } from './roles/owners-group-role.ts';
 import { allowedSettings } from './roles/platform-role.ts';
 import { SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { ServiceError } from '../../errors.ts';
-import { codeOf, isNotUpYet, sessionConfig, textOf } from './admin-connection.ts';
+import { codeOf, textOf } from '../../protocol/postgres-error.ts';
+import { isNotUpYet, sessionConfig } from './admin-connection.ts';
 import type { Cluster } from './cluster.ts';
 
 /** The platform role's sessions in each database. A session is used only for the duration of a statement. */

@@ -1,6 +1,6 @@
 import { openTenantSession, type ServedPlacement } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
-import { textOf } from '../../../router/placement/admin-connection.ts';
+import { textOf } from '../../../protocol/postgres-error.ts';
 import { removeReplication } from '../../../router/placement/own-database/replication-objects.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
 import { warningOf, whyNotReplicated } from './requirements.ts';

@@ -6,7 +6,7 @@ import { checkForObstacles } from '../../../copies/obstacles.ts';
 import { runDefinitions } from '../../../copies/restore-definitions.ts';
 import { type OpenPlacement, openTenantSession, type ServedPlacement, type TenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf } from '../../../router/placement/admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
 import { Replication } from './replication.ts';
 

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf } from '../admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
 
 const OBJECT_IN_USE = '55006';
 const QUERY_CANCELED = '57014';

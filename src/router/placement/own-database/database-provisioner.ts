@@ -3,7 +3,8 @@ import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { codeOf, withSession } from '../admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
+import { withSession } from '../admin-connection.ts';
 import type { Platform } from '../platform-sessions.ts';
 import {
   describeProcesses,

@@ -2,7 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf, withSession } from '../admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
+import { withSession } from '../admin-connection.ts';
 import type { Platform } from '../platform-sessions.ts';
 
 const POLL_MS = 50;

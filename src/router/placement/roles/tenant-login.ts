@@ -5,7 +5,7 @@ import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { Observe } from '../../../observation.ts';
-import { codeOf } from '../admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
 import type { Cluster } from '../cluster.ts';
 import { asServiceError } from '../platform-sessions.ts';
 import { type SessionLimits, sessionOptions } from '../session-settings.ts';

@@ -1,5 +1,5 @@
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { codeOf } from '../admin-connection.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
 import type { Platform } from '../platform-sessions.ts';
 
 const INSUFFICIENT_PRIVILEGE = '42501';

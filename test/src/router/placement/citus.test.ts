@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { parseCommand } from '../../../../src/admin/command.ts';
+import { parseCommand } from '../../../../src/admin/commands.ts';
 import { openOperator } from '../../../../src/admin/open-operator.ts';
 import { runCommand } from '../../../../src/backend/run-command.ts';
 import { readConfig } from '../../../../src/config.ts';

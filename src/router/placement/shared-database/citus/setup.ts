@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { rolePassword } from '../../../../auth/role-password.ts';
-import { type AdminConnection, addressOf, textOf, withSession } from '../../admin-connection.ts';
+import { textOf } from '../../../../protocol/postgres-error.ts';
+import { type AdminConnection, addressOf, withSession } from '../../admin-connection.ts';
 import { type Cluster, ClusterError } from '../../cluster.ts';
 import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
 import { SHARED } from '../shared-database.ts';

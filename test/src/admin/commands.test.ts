@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseCommand } from '../../../src/admin/command.ts';
+import { parseCommand } from '../../../src/admin/commands.ts';
 import { UsageError } from '../../../src/admin/usage-error.ts';
 
 test.each([

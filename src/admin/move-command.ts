@@ -4,7 +4,7 @@ import type { MoveOptions, Mover } from './move/mover.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The options of `org move`. */
-export interface MoveWords {
+export interface MoveCommandOptions {
   readonly to?: string;
   readonly placement?: string;
   readonly pause?: string;
@@ -15,13 +15,13 @@ export interface MoveWords {
 }
 
 /** What an operator wants. */
-export type MoveOrder = 'finish' | 'abort' | MoveOptions;
+export type MoveCommand = 'finish' | 'abort' | MoveOptions;
 
 const PAUSE_S = 60;
 const PAUSE_MAX_S = 3_600;
 
 /** @returns undefined if the options do not go together @throws UsageError */
-export function moveOrder({ to, placement, pause, force, replicate, finish, abort }: MoveWords): MoveOrder | undefined {
+export function parseMoveCommand({ to, placement, pause, force, replicate, finish, abort }: MoveCommandOptions): MoveCommand | undefined {
   const moves = [to, placement, pause, force, replicate].filter((option) => option !== undefined);
   if (finish === true || abort === true) return moves.length > 0 || finish === abort ? undefined : finish ? 'finish' : 'abort';
   if (to === undefined && placement === undefined) return undefined;
@@ -36,16 +36,16 @@ function kindOf(placement: string | undefined): Placement['kind'] | undefined {
 }
 
 /** @returns what to print */
-export async function carryOut(mover: Mover, id: string, order: MoveOrder, origin: Origin): Promise<string> {
-  if (order === 'finish') {
+export async function runMoveCommand(mover: Mover, id: string, command: MoveCommand, origin: Origin): Promise<string> {
+  if (command === 'finish') {
     await mover.finish(id, origin);
     return `the former copy of ${id} is removed`;
   }
-  if (order === 'abort') {
+  if (command === 'abort') {
     await mover.abort(id);
     return `${id} stays where it is; nothing of the move is left`;
   }
-  const { organization, tables, rows, pausedMs, firstPauseMs, obstacle, isOpen } = await mover.move(id, order, origin);
+  const { organization, tables, rows, pausedMs, firstPauseMs, obstacle, isOpen } = await mover.move(id, command, origin);
   const { kind, cluster } = organization.placement;
   const waits = [firstPauseMs, pausedMs].flatMap((ms) => (ms === undefined ? [] : Math.ceil(ms)));
   const all = obstacle === undefined ? '' : `all rows were copied meanwhile: ${obstacle}\n`;

@@ -6,7 +6,7 @@ import type { Address } from '../router/placement/shared-database/citus/address.
 import { addressesOf, addressOf, emailOf, lifetimeMsOf, nameOf } from './arguments.ts';
 import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';
-import { carryOut, type MoveWords, moveOrder } from './move-order.ts';
+import { type MoveCommandOptions, parseMoveCommand, runMoveCommand } from './move-command.ts';
 import type { OperatorSession } from './open-operator.ts';
 import { organizationTable, printable } from './table.ts';
 import { UsageError } from './usage-error.ts';
@@ -51,7 +51,7 @@ const USAGE = `usage: postern admin <command>
   citus disable <host:port> [--cluster <name>]
                                does without a worker that is down, and refuses its organizations, until citus setup is run with it again`;
 
-interface Options extends ClusterOptions, MoveWords {
+interface Options extends ClusterOptions, MoveCommandOptions {
   readonly yes?: boolean;
   readonly email?: string;
   readonly expires?: string;
@@ -260,9 +260,9 @@ function move(id: string, { 'to-node': node, ...options }: Options): Command {
     const target = addressOf(node);
     return async ({ operator, citus, origin }) => citus.move(await operator.organization(id), target, origin);
   }
-  const order = node === undefined ? moveOrder(options) : undefined;
-  if (order === undefined) throw new UsageError(USAGE);
-  return ({ mover, origin }) => carryOut(mover, id, order, origin);
+  const command = node === undefined ? parseMoveCommand(options) : undefined;
+  if (command === undefined) throw new UsageError(USAGE);
+  return ({ mover, origin }) => runMoveCommand(mover, id, command, origin);
 }
 
 function issueKey(id: string): Command {
