@@ -2,13 +2,15 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword, roleVerifier } from './auth/role-password.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
-import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/data-directory.ts';
+import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, replaceFile } from './embedded/data-directory.ts';
 import { EmbeddedError, hasCode, reasonOf } from './embedded/errors.ts';
 import { linkExtensions } from './embedded/extensions.ts';
-import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initdb.ts';
-import { PORT, Postmaster } from './embedded/postmaster.ts';
+import { initialise, SUPERUSER } from './embedded/initdb.ts';
+import { ensureSecret } from './embedded/secret-file.ts';
 import { type Account, canEnter, serverAccount } from './embedded/server-account.ts';
-import { stopOrphan, whileSessionsLinger } from './embedded/shutdown.ts';
+import { PORT, Postmaster } from './embedded/server-process/postmaster.ts';
+import { stopOrphan } from './embedded/server-process/shutdown.ts';
+import { setSuperuserPassword, whileSessionsLinger } from './embedded/server-process/superuser-password.ts';
 import type { Observe } from './observation.ts';
 
 export interface EmbeddedOptions {
@@ -104,7 +106,7 @@ async function startIn(
   const owner = await ownerOf(cluster);
   const account = accountFor(directory, owner, preferred);
   const binaries = await findBinaries(account, sharedFolder);
-  const secret = options.secret ?? (await readSecret(directory));
+  const secret = options.secret ?? (await ensureSecret(directory));
   if (owner !== undefined) await checkExisting(directory, binaries, account);
   else await initialise(directory, binaries, account, options.settings?.fsync !== 'off');
 

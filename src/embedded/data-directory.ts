@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, readdir, readFile, readlink, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, readlink, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
@@ -8,7 +8,6 @@ import { type Account, canEnter } from './server-account.ts';
 
 /** The path of a Unix socket may have 104 bytes on macOS and 108 on Linux, including a NUL. */
 const SOCKET_PATH_MAX_BYTES = 103;
-const SECRET_MIN_CHARACTERS = 16;
 
 /** The data directory, locked by this process. */
 export interface DataDirectory {
@@ -47,35 +46,6 @@ export async function openDataDirectory(path: string, account: Account | undefin
     if (error instanceof EmbeddedError) throw error;
     throw new EmbeddedError(`data directory ${path} cannot be used: ${reasonOf(error)}`);
   }
-}
-
-/** @returns the secret; it is generated and stored (mode 0600) when there is none */
-export async function readSecret({ path }: DataDirectory): Promise<string> {
-  const known = await knownSecret(path);
-  const secret = known ?? randomBytes(32).toString('base64url');
-  if (known === undefined) await replaceFile(secretFile(path), `${secret}\n`, 0o600);
-  return secret;
-}
-
-/**
- * @returns undefined when none has been stored yet
- * @throws EmbeddedError
- */
-export async function knownSecret(path: string): Promise<string | undefined> {
-  const file = secretFile(path);
-  const text = await readFile(file, 'utf8').catch((error: unknown) => {
-    if (hasCode(error, 'ENOENT')) return undefined;
-    throw new EmbeddedError(`${file} cannot be read: ${reasonOf(error)}`);
-  });
-  const secret = text?.trim();
-  if (secret !== undefined && secret.length < SECRET_MIN_CHARACTERS) {
-    throw new EmbeddedError(`${file} holds less than ${SECRET_MIN_CHARACTERS} characters`);
-  }
-  return secret;
-}
-
-function secretFile(path: string): string {
-  return join(path, 'secret');
 }
 
 /** Creates a folder that every user can enter, whatever the umask. An existing one is left as it is. */

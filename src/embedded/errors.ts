@@ -12,3 +12,8 @@ export function reasonOf(error: unknown): string {
 export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
 }
+
+/** The text of the last FATAL or PANIC line of a server's log. */
+export function lastFatal(log: string): string | undefined {
+  return [...log.matchAll(/(?:FATAL|PANIC): +(.+)/g)].at(-1)?.[1];
+}

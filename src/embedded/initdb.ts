@@ -1,13 +1,10 @@
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { chown, mkdtemp, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Binaries } from './binaries.ts';
 import type { DataDirectory } from './data-directory.ts';
 import { EmbeddedError, reasonOf } from './errors.ts';
-import { stalePidEnvironment } from './postmaster-pid.ts';
 import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);
@@ -39,35 +36,6 @@ export async function initialise(
     await rm(unfinished, { recursive: true, force: true });
     throw new EmbeddedError(`initdb failed in ${directory.home}: ${initdbReason(error)}`);
   }
-}
-
-/**
- * Sets the superuser's password in single-user mode, while the server is down. So a login without it is never
- * possible, and a changed secret works without the old one. This also recovers the cluster after a crash.
- * @see https://www.postgresql.org/docs/current/app-postgres.html#APP-POSTGRES-SINGLE-USER
- * @param verifier a SCRAM verifier
- */
-export async function setSuperuserPassword(
-  cluster: string,
-  binaries: Binaries,
-  account: Account | undefined,
-  settings: readonly string[],
-  verifier: string,
-): Promise<void> {
-  const args = ['--single', '-D', cluster, ...settings, '-c', 'exit_on_error=on', 'postgres'];
-  const child = spawn(binaries.postgres, args, {
-    ...runAs(account, await stalePidEnvironment(cluster)),
-    stdio: ['pipe', 'ignore', 'pipe'],
-  });
-  child.stdin.on('error', () => {});
-  child.stdin.end(`ALTER ROLE ${SUPERUSER} PASSWORD '${verifier}'\n`);
-  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
-  if (code !== 0) throw new EmbeddedError(`PostgreSQL does not start on ${cluster}: ${lastFatal(stderr) ?? `exit code ${code}`}`);
-}
-
-/** The text of the last FATAL or PANIC line of a server's log. */
-export function lastFatal(log: string): string | undefined {
-  return [...log.matchAll(/(?:FATAL|PANIC): +(.+)/g)].at(-1)?.[1];
 }
 
 /** The reason is the first error that initdb or its server reports, for example a full disk. Later errors are consequences. */

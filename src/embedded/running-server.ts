@@ -1,11 +1,11 @@
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword } from '../auth/role-password.ts';
-import { knownSecret } from './data-directory.ts';
 import { EmbeddedError } from './errors.ts';
 import { SUPERUSER } from './initdb.ts';
-import { PORT } from './postmaster.ts';
-import { isServing, readPostmasterPid } from './postmaster-pid.ts';
+import { knownSecret } from './secret-file.ts';
+import { PORT } from './server-process/postmaster.ts';
+import { isServing, readPostmasterPid } from './server-process/postmaster-pid.ts';
 
 /** How to reach the PostgreSQL that another process has started. */
 export interface RunningEmbedded {

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants, type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { EmbeddedError, reasonOf } from './errors.ts';
-import { lastFatal } from './initdb.ts';
+import { EmbeddedError, lastFatal, reasonOf } from '../errors.ts';
+import { type Account, runAs } from '../server-account.ts';
 import { isReady, stalePidEnvironment } from './postmaster-pid.ts';
-import { type Account, runAs } from './server-account.ts';
-import { shutDown, whileSessionsLinger } from './shutdown.ts';
+import { shutDown } from './shutdown.ts';
+import { whileSessionsLinger } from './superuser-password.ts';
 
 export const PORT = 5432;
 

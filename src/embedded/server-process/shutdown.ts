@@ -1,12 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { EmbeddedError } from './errors.ts';
+import { EmbeddedError } from '../errors.ts';
 import { isServing, readPostmasterPid } from './postmaster-pid.ts';
 
 const POLL_MS = 25;
 const FAST_TIMEOUT_MS = 10_000;
 const IMMEDIATE_TIMEOUT_MS = 5_000;
-const LINGERING_POLL_MS = 250;
-const LINGERING_TIMEOUT_MS = 30_000;
 
 /**
  * Requests a fast shutdown (sessions are ended, then a checkpoint), and if that takes too long an immediate shutdown (the server
@@ -39,19 +37,6 @@ export async function stopOrphan(cluster: string): Promise<void> {
     },
     untilGone(pid, cluster),
   );
-}
-
-/** Starts a server, and tries again while sessions of a killed server still use its shared memory. */
-export async function whileSessionsLinger<Result>(start: () => Promise<Result>): Promise<Result> {
-  const deadline = Date.now() + LINGERING_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await start();
-    } catch (error) {
-      if (!/shared memory block .*in use/.test(String(error)) || Date.now() > deadline) throw error;
-      await delay(LINGERING_POLL_MS);
-    }
-  }
 }
 
 async function untilGone(pid: number, cluster: string): Promise<void> {
