@@ -99,7 +99,8 @@ it('an organization keeps as many HTTP connections as it leaves for others, wher
     const again: RawClient[] = [];
     while (again.length < CONNECTIONS / 2) again.push(await openKnown());
     await come(port, 2 * CONNECTIONS);
-    await eventually('all that are beyond the limit are closed', () => closed() === strangers.length - CONNECTIONS);
+    // More may be closed while a worker takes the limit for reached, shortly after it was.
+    await eventually('all that are beyond the limit are closed', () => closed() >= strangers.length - CONNECTIONS);
     const areKept = again.every(({ socket }) => !socket.closed);
     for (const { socket } of again) socket.destroy();
     return areKept;
