@@ -7,6 +7,7 @@ import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } fro
 import { noticeTraits, statementSent } from '../pinning/before-statement.ts';
 import { type Translated, translateProcessIds } from '../pinning/process-id-translation.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
+import { type ShownRows, shownRows } from '../relay/reply-rewriting.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 import { type Batch, DdlAudit } from './ddl-audit.ts';
@@ -25,8 +26,8 @@ export interface RequestEnd {
   readonly deallocations: string[];
   /** The replacements made in the text of a Query. */
   readonly edits: Edits;
-  /** The rows are values of search_path, in which the placement's schema has to be renamed for the client. */
-  readonly showsSearchPath: boolean;
+  /** What changes the rows for the client. */
+  readonly shown: ShownRows | undefined;
 }
 
 /** @returns the text for the audit log, if it may change objects or roles */
@@ -181,11 +182,12 @@ export function endRequest(
   session: WireSession,
   deallocations: string[] = [],
   edits: Edits = NO_EDITS,
-  showsSearchPath = false,
+  shows?: SessionTraits['shows'],
 ): RequestEnd | undefined {
   const batch = session.audit?.take();
-  const isPlain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
-  return isPlain ? undefined : { batch, deallocations, edits, showsSearchPath };
+  const shown = shows && shownRows(session.services, shows);
+  const isPlain = batch === undefined && deallocations.length === 0 && edits.length === 0 && shown === undefined;
+  return isPlain ? undefined : { batch, deallocations, edits, shown };
 }
 
 const NO_EDITS: Edits = [];

@@ -3,6 +3,8 @@ import { latin1String } from '../../src/protocol/body-reader.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { RequestEnd } from '../inspection/query-inspection.ts';
+import { shownRows } from '../relay/reply-rewriting.ts';
 import type { SpecialPortals, WireSession } from '../relay/wire-session.ts';
 
 /* Some portals need special treatment when they are executed. They are recognized when they are bound. */
@@ -13,18 +15,20 @@ export function noteBind(session: WireSession, { buffer, start }: FrameScanner):
 }
 
 function portalsOf(session: WireSession): SpecialPortals {
-  session.portals ??= { deallocating: undefined, searchPath: undefined, replacesDangling: false };
+  session.portals ??= { deallocating: undefined, shown: undefined, replacesDangling: false };
   return session.portals;
 }
 
 /** @param traits those of the bound statement, if Postern knows it */
 export function portalBound(session: WireSession, bind: FrameScanner, traits: SessionTraits | undefined): void {
-  const isSpecial = traits?.deallocatesAll === true || traits?.showsSearchPath === true;
+  const shows = traits?.shows;
+  const rows = shows && shownRows(session.services, shows);
+  const isSpecial = traits?.deallocatesAll === true || rows !== undefined;
   if (!isSpecial && session.portals === undefined) return;
   const portals = portalsOf(session);
   if (traits?.deallocatesAll === true) portals.deallocating = portalName(bind);
   else if (deallocatesAll(session, bind)) portals.deallocating = undefined;
-  portals.searchPath = traits?.showsSearchPath === true ? portalName(bind) : undefined;
+  portals.shown = rows === undefined ? undefined : { portal: portalName(bind), rows };
 }
 
 /** Whether an Execute deallocates all prepared statements. */
@@ -32,9 +36,10 @@ export function deallocatesAll({ portals }: WireSession, execute: FrameScanner):
   return portals?.deallocating !== undefined && portalName(execute) === portals.deallocating;
 }
 
-/** Whether the rows of an Execute are values of search_path. */
-export function showsSearchPath({ portals }: WireSession, execute: FrameScanner): boolean {
-  return portals?.searchPath !== undefined && portalName(execute) === portals.searchPath;
+/** Stands in the reply queue beside an Execute whose rows are changed for the client. */
+export function shownOf({ portals }: WireSession, execute: FrameScanner): Pick<RequestEnd, 'shown'> | undefined {
+  const shown = portals?.shown;
+  return shown !== undefined && portalName(execute) === shown.portal ? { shown: shown.rows } : undefined;
 }
 
 /**

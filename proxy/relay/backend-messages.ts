@@ -14,6 +14,7 @@ import {
 } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { PLAN_ROW_MAX_BYTES } from '../../src/router/placement/shared-database/citus/explained-tasks.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
@@ -25,7 +26,7 @@ import type { Effect } from '../prepared/pending-changes.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { Reason } from './input-gate.ts';
 import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from './recognized-errors.ts';
-import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
+import { errorForClient, noticeForClient, notificationForClient, type ShownRows } from './reply-rewriting.ts';
 import { endByError, endingOf } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -52,6 +53,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
   while (scanner.next()) {
     if (!scanner.first) {
       passOn(session, scanner, !session.skipsRest);
+      if (session.skipsRest && scanner.type === BackendType.DataRow) showRow(session, shownRowsOf(session), scanner);
       if (scanner.last && session.ending?.afterMessage !== undefined) {
         session.ending.afterMessage.expire();
         break;
@@ -258,16 +260,30 @@ function insertParameter({ toClient }: WireSession, parameter: string, value: st
 }
 
 function receiveRow(session: WireSession, scanner: FrameScanner): void {
-  const { replies, pins, toClient, services } = session;
+  const { replies, pins } = session;
   const { buffer, start, end, last } = scanner;
   const subject = replies.skipping ? replies.batchSubject : replies.subject;
   if (isOwn(subject)) {
     if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
     else if (subject.own === 'probe') pins.probeFailed();
     passOn(session, scanner, false);
-  } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) {
-    toClient.insert(searchPathRowForClient(buffer.subarray(start, end), services.rewriter));
-  } else passOn(session, scanner, true);
+    return;
+  }
+  const shown = shownRowsOf(session);
+  const isShown = shown !== undefined && scanner.length <= PLAN_ROW_MAX_BYTES;
+  passOn(session, scanner, !isShown);
+  if (isShown) showRow(session, shown, scanner);
+}
+
+function shownRowsOf({ replies }: WireSession): ShownRows | undefined {
+  const subject = replies.skipping ? undefined : (replies.subject as Partial<RequestEnd> | undefined);
+  return subject?.shown;
+}
+
+/** Takes the row, or a further part of it, which is not forwarded. */
+function showRow({ attempt, toClient }: WireSession, shown: ShownRows | undefined, part: FrameScanner): void {
+  const row = shown?.add(part);
+  if (row !== undefined && attempt !== 'discarded') toClient.insert(row);
 }
 
 /** @see ReplyListener.simulate */

@@ -25,7 +25,7 @@ import { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/server-statements.ts';
-import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/special-portals.ts';
+import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, shownOf } from '../prepared/special-portals.ts';
 import { describesPlaceholder, describesUnnamedPlaceholder, resolveStatement } from '../prepared/statement-resolution.ts';
 import { preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
@@ -140,7 +140,7 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
     backend.session.unnamed = undefined;
   }
   const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
-  replies.push(Request.query, Disposition.forward, isPlain ? undefined : endRequest(session, deallocations, edits, traits.showsSearchPath));
+  replies.push(Request.query, Disposition.forward, isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows));
   countStatement(session);
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
@@ -268,7 +268,7 @@ function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   closeDanglingPortal(session);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();
-  expectReply(session, Request.execute, showsSearchPath(session, scanner) ? SEARCH_PATH : undefined);
+  expectReply(session, Request.execute, shownOf(session, scanner));
   pass(session, scanner);
 }
 
@@ -303,8 +303,6 @@ function shapeOf(unnamed: UnnamedStatement): DescribeReply {
 const NONE = -1;
 /** Of longer texts only the beginning is kept for the list of sessions. */
 const SHOWN_MAX_CHARACTERS = 8_192;
-/** Stands in the reply queue beside an Execute whose rows are values of search_path. */
-const SEARCH_PATH = { showsSearchPath: true };
 /** The messages with which a request can begin. */
 const REQUEST_STARTS: ReadonlySet<number> = new Set([
   FrontendType.Query,

@@ -1,10 +1,11 @@
 import { SERVER_STATEMENT } from '../../src/backend/server-statement.ts';
-import { decodeNotification, encodeBackendMessage } from '../../src/protocol/backend.ts';
+import { decodeNotification, encodeBackendMessage, withOnlyValue } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { message as encodeMessage } from '../../src/protocol/frontend-encoder.ts';
-import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 
@@ -44,17 +45,37 @@ export function errorForClient(
   return encodeBackendMessage({ name: 'ErrorResponse', fields: rewriter.error({ ...fields, message: name(fields.message) }, edits) });
 }
 
-/** Follows the header, the number of columns and the length of the first column. */
-const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
+/** Rows with one column, which the client gets with other values. Stands in the reply queue beside a Query or an Execute. */
+export class ShownRows {
+  readonly #change: (value: Buffer) => Uint8Array;
+  /** Of a row that has not arrived whole. */
+  #parts: Buffer[] = [];
 
-/** The row of SHOW search_path, which has one column. */
-export function searchPathRowForClient(row: Buffer, rewriter: SchemaRewriter | undefined): Buffer {
-  const value = row.toString('utf8', SHOW_VALUE_OFFSET);
-  const shown = Buffer.from(rewriter?.clientSetting('search_path', value) ?? value);
-  const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
-  message.writeInt32BE(message.length - 1, 1);
-  message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
-  return message;
+  constructor(change: (value: Buffer) => Uint8Array) {
+    this.#change = change;
+  }
+
+  /** @returns the row for the client; undefined: its end has not arrived, and {@link add} gets the rest */
+  add({ buffer, start, end, last }: FrameScanner): Buffer | undefined {
+    const part = buffer.subarray(start, end);
+    if (!last) {
+      this.#parts.push(Buffer.from(part));
+      return undefined;
+    }
+    const row = this.#parts.length === 0 ? part : Buffer.concat([...this.#parts, part]);
+    this.#parts = [];
+    return withOnlyValue(row.subarray(HEADER_BYTES), this.#change);
+  }
+}
+
+/** @returns undefined if the client gets the rows as they are */
+export function shownRows(
+  { rewriter }: Pick<SessionServices, 'rewriter'>,
+  shows: NonNullable<SessionTraits['shows']>,
+): ShownRows | undefined {
+  if (rewriter === undefined) return undefined;
+  if (shows === 'search_path') return new ShownRows((value) => Buffer.from(rewriter.clientSetting('search_path', value.toString())));
+  return new ShownRows(rewriter.explained());
 }
 
 /** A whole message with another body; `change` sees the body as Latin-1, so that bytes stay as they are. */

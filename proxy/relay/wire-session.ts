@@ -20,6 +20,7 @@ import type { ShapeQuestion } from '../prepared/describe-reply-reader.ts';
 import { PendingNames } from '../prepared/pending-names.ts';
 import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
 import { Gate, Reason } from './input-gate.ts';
+import type { ShownRows } from './reply-rewriting.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
 /** Events that the steps of a request report to the relay, which continues from there. */
@@ -80,8 +81,8 @@ export interface CommandEffects {
 export interface SpecialPortals {
   /** The portal whose execution deallocates all prepared statements. */
   deallocating: string | undefined;
-  /** The portal bound last, if its rows are values of search_path. */
-  searchPath: string | undefined;
+  /** The portal bound last, if its rows are changed for the client. */
+  shown: { readonly portal: string; readonly rows: ShownRows } | undefined;
   /** A Bind since the last Query or Sync has replaced the unnamed portal that a failed Query may have left. */
   replacesDangling: boolean;
 }

@@ -160,6 +160,16 @@ export function decodeTextRow(source: Buffer, start: number): (string | null)[] 
   return columns;
 }
 
+/**
+ * A DataRow with one column, with another value in it.
+ * @param body of the message
+ * @returns the whole message
+ */
+export function withOnlyValue(body: Buffer, change: (value: Buffer) => Uint8Array): Buffer {
+  const value = change(body.subarray(2 + 4));
+  return encode(BackendType.DataRow, body.subarray(0, 2), int32(value.length), value);
+}
+
 export function decodeCommandComplete(body: Buffer): CommandTag {
   const tag = decodeWhole(body, (reader) => reader.string());
   const numbers = /(?: \d+)* (\d+)$/.exec(tag);

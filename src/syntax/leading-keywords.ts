@@ -32,3 +32,8 @@ export function leadingKeywords(sql: string, count: number): readonly string[] {
   while (keywords.length < count && lexer.next() === Token.Word) keywords.push(text.slice(lexer.start, lexer.end).toUpperCase());
   return keywords;
 }
+
+/** Whether the text begins with EXPLAIN. */
+export function isExplain(sql: string): boolean {
+  return leadingKeywords(sql, 1)[0] === 'EXPLAIN';
+}

@@ -1,5 +1,6 @@
 import type { ErrorFields } from '../../protocol/error-fields.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
+import { ExplainedTasks } from '../placement/shared-database/citus/explained-tasks.ts';
 import { withoutWorker } from '../placement/shared-database/citus/worker-errors.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';
@@ -57,6 +58,12 @@ export class SchemaRewriter {
       internalPosition: fields.internalPosition === undefined ? undefined : internal?.position,
       schema: fields.schema === schema ? 'public' : fields.schema,
     });
+  }
+
+  /** What changes the values in the rows of one EXPLAIN, one after the other. */
+  explained(): (value: Buffer) => Buffer {
+    const tasks = new ExplainedTasks(this.#target.schema);
+    return (value) => Buffer.from(tasks.row(value.toString('latin1')), 'latin1');
   }
 
   /** SQL that has been rewritten, with the client's name of the schema. */

@@ -126,7 +126,8 @@ class QueryRun {
       this.hasRows = true;
       isCut = !(await body.flowInParts(result.rowInParts(source, start)));
     };
-    const running = session.request([bindAndExecute(values, name)], { row, largeRow, interrupt: () => body.interrupt() });
+    const replies = session.repliesTo(this.#request.sql, { row, largeRow, interrupt: () => body.interrupt() });
+    const running = session.request([bindAndExecute(values, name)], replies);
     const committed = this.#request.readOnly ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, committed]);
     const [{ tag, warnings }] = await Promise.all([running, committed]);

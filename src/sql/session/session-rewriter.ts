@@ -1,10 +1,13 @@
+import { withOnlyValue } from '../../protocol/backend.ts';
+import { HEADER_BYTES } from '../../protocol/message-framing.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
 import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { Completion } from './pipeline-request.ts';
+import { isExplain } from '../../syntax/leading-keywords.ts';
+import type { Completion, Replies } from './pipeline-request.ts';
 import type { Warning } from './warnings.ts';
 
 export interface Rewritten {
@@ -18,6 +21,7 @@ interface LargeText extends Rewritten {
 }
 
 const NO_EDITS: Edits = [];
+const DONE = Promise.resolve();
 
 /**
  * Rewrites a client's SQL for the `schema` placement, where the organization's `public` is a schema of another name, and rewrites
@@ -72,6 +76,22 @@ export class SessionRewriter {
     if (this.#rewriter === undefined) return outcome;
     if (outcome instanceof Error) return this.error(outcome, edits);
     return { ...outcome, warnings: this.warnings(outcome.warnings) };
+  }
+
+  /** @returns what gets the rows of an EXPLAIN in the words of the client; for any other statement, the same */
+  replies(sql: string, replies: Replies): Replies {
+    if (this.#rewriter === undefined || !isExplain(sql)) return replies;
+    const change = this.#rewriter.explained();
+    return {
+      parameters: (...described) => replies.parameters?.(...described),
+      fields: (...described) => replies.fields?.(...described),
+      row: (source, start, end) => {
+        const row = withOnlyValue(source.subarray(start, end), change);
+        replies.row?.(row, HEADER_BYTES, row.length);
+      },
+      ...(replies.largeRow && { largeRow: (...row) => replies.largeRow?.(...row) ?? DONE }),
+      interrupt: () => replies.interrupt?.(),
+    };
   }
 
   error<T>(error: T, edits: Edits = NO_EDITS): T | PostgresError {

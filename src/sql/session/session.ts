@@ -117,12 +117,17 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** Runs a statement whose parameters need no description, in one write. */
   run(text: string, values: readonly ParameterText[] = [], replies: Replies = {}): Promise<Completion> {
     const { sql, edits } = this.rewrite(text);
-    return this.request(extendedQuery(sql, values), replies, edits);
+    return this.request(extendedQuery(sql, values), this.repliesTo(text, replies), edits);
   }
 
   /** The client's SQL as the server gets it. */
   rewrite(text: string): Rewritten {
     return this.#rewritten.sql(text);
+  }
+
+  /** @see SessionRewriter.replies */
+  repliesTo(text: string, replies: Replies): Replies {
+    return this.#rewritten.replies(text, replies);
   }
 
   /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */

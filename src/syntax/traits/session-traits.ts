@@ -1,5 +1,7 @@
+import { isExplain } from '../leading-keywords.ts';
 import { replaceOutsideLiterals } from '../replace-outside-literals.ts';
 import { isQuotedIdentifier } from '../scanner.ts';
+import { eachStatement } from '../split-statements.ts';
 import {
   atStatementStart,
   changesDefaults,
@@ -52,8 +54,8 @@ export interface SessionTraits {
   readonly mentionsPids: boolean;
   /** The text changes the settings with which new sessions of a role or database start. */
   readonly changesDefaults: boolean;
-  /** The statement is SHOW search_path. */
-  readonly showsSearchPath: boolean;
+  /** The text is SHOW search_path, or a single EXPLAIN, in whose rows there are names that are not the client's. */
+  readonly shows: 'search_path' | 'plan' | undefined;
   /** The text is only the beginning of a statement; the rest may have other traits. */
   readonly isTruncated: boolean;
 }
@@ -78,13 +80,13 @@ export const NO_TRAITS: SessionTraits = {
   deallocatesAll: false,
   mentionsPids: false,
   changesDefaults: false,
-  showsSearchPath: false,
+  shows: undefined,
   isTruncated: false,
 };
 
 /** Every text with a trait matches this pattern. Most texts do not, and need no other test. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
@@ -135,9 +137,18 @@ export function sessionTraitsOf(original: string): SessionTraits {
     deallocatesAll: isFollowed(original, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: changesDefaults(text),
-    showsSearchPath: SHOWS_SEARCH_PATH.test(original),
+    shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original) ? 'plan' : undefined,
     isTruncated: false,
   };
+}
+
+/** A longer text is not read, because that would block the event loop. */
+const EXPLAIN_MAX_CHARACTERS = 65_536;
+
+function isOneExplain(text: string): boolean {
+  if (text.length > EXPLAIN_MAX_CHARACTERS) return false;
+  const statements = [...eachStatement(text)].filter((statement) => statement !== undefined);
+  return statements.length === 1 && isExplain(text);
 }
 
 const ESCAPED_NAME = /\bu&"/i;
@@ -163,7 +174,7 @@ export function traitsOfBeginning(text: string): SessionTraits {
     resets: traits.leavesState === 'yes' && traits.resets,
     advancesSequences: true,
     mentionsPids: false,
-    showsSearchPath: false,
+    shows: undefined,
     isTruncated: true,
   };
 }

@@ -114,10 +114,9 @@ async function runDescribed(
   const parameterTypes = parameters.map((oid) => types.get(oid));
   described.set(sql, parameterTypes);
   result.fields(fields);
-  return session.request([bindAndExecute(await encodeAnyOf({ parameters: parameterTypes }, params))], {
-    row: (...row) => result.row(...row),
-    largeRow: (...row) => result.largeRow(...row),
-  });
+  const values = await encodeAnyOf({ parameters: parameterTypes }, params);
+  const replies = session.repliesTo(sql, { row: (...row) => result.row(...row), largeRow: (...row) => result.largeRow(...row) });
+  return session.request([bindAndExecute(values)], replies);
 }
 
 /** Runs a statement without waiting for its description, which arrives with the result. */

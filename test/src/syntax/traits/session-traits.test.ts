@@ -146,6 +146,19 @@ describe('a look at a text', () => {
     expect(sessionTraitsOf(text).seedsRandom).toBe(seedsRandom);
   });
 
+  it.each([
+    ['show search_path;', 'search_path'],
+    ['explain select 1', 'plan'],
+    ['-- a comment\n /* another */ Explain (verbose) select \';\' as ";" ; ', 'plan'],
+    ['explain execute p(1)', 'plan'],
+    ['explain select 1; select 2', undefined],
+    ['select 1; explain select 2', undefined],
+    ['select 1 as explain', undefined],
+    [`explain select '${'a'.repeat(65_536)}'`, undefined],
+  ])('tells whose rows are changed for the client: %.60j', (text, shows) => {
+    expect(sessionTraitsOf(text).shows).toBe(shows);
+  });
+
   it('follows settings of the client only where there are few', () => {
     const few = sessionTraitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
     expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnknownSettings: false });
