@@ -5,7 +5,7 @@ import type { ServedCluster } from '../router/clusters/served-cluster.ts';
 import type { CopyData, SchemaCopying } from '../router/moves/clones.ts';
 import { asServiceError } from '../router/placement/platform-sessions.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
-import { roleExists } from '../router/placement/roles/roles.ts';
+import { roleExists } from '../router/placement/roles/role-exists.ts';
 import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
 import { clientText } from '../router/schema-rewriting/server-text.ts';
 import type { CopyOptions } from './copy-options.ts';

@@ -14,7 +14,7 @@ import { undoMove } from '../../router/moves/interrupted-moves.ts';
 import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
 import { removeReplication } from '../../router/placement/own-database/replication-objects.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
-import { roleExists } from '../../router/placement/roles/roles.ts';
+import { roleExists } from '../../router/placement/roles/role-exists.ts';
 import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
 import { openReplicatedCopy, type Warn } from './replication/open-replicated-copy.ts';
 import type { ReplicatedCopy } from './replication/replicated-copy.ts';

@@ -48,19 +48,19 @@ export class ProvisionerByKind implements Provisioner {
   }
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
+    return this.#platform.alone(role, (session) => this.#roles.sessions.endWorkOfAll(session, role));
   }
 
   countSessions({ role }: Placement): Promise<SessionCount> {
-    return this.#platform.run((session) => this.#roles.count(session, role));
+    return this.#platform.run((session) => this.#roles.sessions.count(session, role));
   }
 
   terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
+    return this.#platform.alone(role, (session) => this.#roles.sessions.terminateAll(session, role));
   }
 
   terminateNamed({ role }: Placement, name: string): Promise<void> {
-    return this.#platform.alone(role, (session) => this.#roles.terminateNamed(session, role, name));
+    return this.#platform.alone(role, (session) => this.#roles.sessions.terminateNamed(session, role, name));
   }
 
   closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {

@@ -14,8 +14,9 @@ import {
   StillRunningError,
 } from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
+import { roleExists } from '../roles/role-exists.ts';
 import { applySettings, readSettings } from '../roles/role-settings.ts';
-import { Roles, roleExists } from '../roles/roles.ts';
+import { Roles } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { copyDatabase } from './copy-database.ts';
 import { reassignDatabase } from './reassign-database.ts';
@@ -82,7 +83,7 @@ export class DatabaseProvisioner implements PlacementProvisioner {
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
       const roles = [readerOf(role), role];
       const running: RunningProcess[] = [];
-      for (const one of roles) if (await roleExists(session, one)) running.push(...(await this.#roles.endSessions(session, one)));
+      for (const one of roles) if (await roleExists(session, one)) running.push(...(await this.#roles.sessions.endSessions(session, one)));
       if (running.length > 0) throw new StillRunningError(describeProcesses(running));
       if (found !== undefined) await dropDatabase(session, name);
       await session.query(`DROP ROLE IF EXISTS ${roles.map(pg.escapeIdentifier).join(', ')}`);

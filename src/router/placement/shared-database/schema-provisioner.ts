@@ -9,7 +9,8 @@ import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
 import { describeProcesses, type PlacementProvisioner, type ProvisionerOptions, StillRunningError } from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
-import { Roles, roleExists } from '../roles/roles.ts';
+import { roleExists } from '../roles/role-exists.ts';
+import { Roles } from '../roles/roles.ts';
 import { isUsable, movedAway, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
 import { checkWorker } from './citus/disabled-workers.ts';
@@ -73,7 +74,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
         if (isDistributed) await this.#takeOverOnWorkers(shared, role, secret);
         await this.#empty(shared, { ...placement, role }, secret);
         // A session that authenticated with the old password just before the change may have started meanwhile.
-        await this.#roles.endSessions(control, role);
+        await this.#roles.sessions.endSessions(control, role);
         const name = pg.escapeIdentifier(role);
         statements.push(`DROP OWNED BY ${name} CASCADE`, ...(isDistributed ? [forgetLogin(role)] : []), `DROP ROLE ${name}`);
       }
@@ -122,7 +123,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
       if (!(await roleExists(control, one))) continue;
       const name = pg.escapeIdentifier(one);
       // It revokes rights on the database that the organization has too; these are granted again before anybody notices.
-      await shared.query(`BEGIN; ${this.#roles.join(one)}; DROP OWNED BY ${name} CASCADE`);
+      await shared.query(`BEGIN; ${this.#roles.sessions.join(one)}; DROP OWNED BY ${name} CASCADE`);
       if (kept.kind === 'database' && kept.cluster === this.#platform.cluster.name) await grant(shared, { ...kept, role: one });
       await shared.query(`REVOKE ${name} FROM CURRENT_USER; COMMIT`);
     }
@@ -181,7 +182,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
   /** The platform role is no object of Citus, so its memberships are not passed on to other nodes. */
   async #takeOverOnWorkers(shared: pg.PoolClient, role: string, secret: string): Promise<void> {
     await run(shared, true, [letLogin(loginOf(role, secret))]);
-    await runOnWorkers(shared, this.#roles.join(role));
+    await runOnWorkers(shared, this.#roles.sessions.join(role));
   }
 
   /** With Citus: the login at other nodes, and triggers, which Citus refuses unless their author answers for them. */
