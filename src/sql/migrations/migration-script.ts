@@ -1,10 +1,10 @@
 import { ServiceError } from '../../errors.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { findDestruction } from '../../syntax/destructive-statements.ts';
 import { checkStatement, checkText } from '../../syntax/http-restrictions.ts';
 import { LineCounter, lineAndColumnAt } from '../../syntax/line-and-column.ts';
 import type { LexerOptions } from '../../syntax/scanner.ts';
 import { eachStatement, type SqlStatement } from '../../syntax/split-statements.ts';
+import { findDestruction } from '../../syntax/traits/destructive-statements.ts';
 import { type FailurePlace, failureAt } from '../execution/statement-failure.ts';
 import type { Warning } from '../session/warnings.ts';
 
