@@ -8,8 +8,8 @@ import {
   editorSql,
   pageSql,
 } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
 import type { Filter, Operator } from '../../../http/console/screens/tables/sql/filter-conditions.ts';
+import { valueTextOf } from '../../../http/console/screens/tables/sql/table-column.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME, KINDS } from './kinds.ts';

@@ -14,7 +14,7 @@ import {
   withConflicts,
 } from '../../../http/console/screens/tables/edit/staged-changes.ts';
 import { pageSql } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { isWritable, valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
+import { isWritable, valueTextOf } from '../../../http/console/screens/tables/sql/table-column.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME, KINDS } from './kinds.ts';

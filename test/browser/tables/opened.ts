@@ -4,8 +4,8 @@ import type { SchemaTable } from '../../../http/console/api/database-schema.ts';
 import { loadSchema } from '../../../http/console/api/load-schema.ts';
 import type { EditableTable } from '../../../http/console/screens/tables/edit/change-statements.ts';
 import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { tableColumn } from '../../../http/console/screens/tables/sql/columns.ts';
 import { rowOrderOf } from '../../../http/console/screens/tables/sql/row-order.ts';
+import { tableColumn } from '../../../http/console/screens/tables/sql/table-column.ts';
 import type { TestOrganization, TestService } from '../../support/service.ts';
 
 /** Lets the console's calls go to a service, with an organization's key. */

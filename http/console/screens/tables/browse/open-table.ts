@@ -6,9 +6,9 @@ import type { EditableTable } from '../edit/change-statements.ts';
 import type { SavedRows } from '../edit/save.ts';
 import { NOTHING, type ReadRow, type Staged, stageInsert } from '../edit/staged-changes.ts';
 import { type Browse, type Cursor, cursorColumns, pageSql, type Sort } from '../sql/browse-sql.ts';
-import { type TableColumn, tableColumn, valueTextOf } from '../sql/columns.ts';
 import type { Filter } from '../sql/filter-conditions.ts';
 import { type RowOrder, rowOrderOf } from '../sql/row-order.ts';
+import { type TableColumn, tableColumn, valueTextOf } from '../sql/table-column.ts';
 import { readPage } from './read-page.ts';
 
 export const PAGE_ROWS = 200;

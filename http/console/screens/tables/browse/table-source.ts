@@ -11,8 +11,8 @@ import {
   unstageInsert,
   unstageRow,
 } from '../edit/staged-changes.ts';
-import { isWritable, shownJson, valueTextOf } from '../sql/columns.ts';
 import type { ValueText } from '../sql/parameterized-sql.ts';
+import { isWritable, shownJson, valueTextOf } from '../sql/table-column.ts';
 import type { OpenTable } from './open-table.ts';
 
 /** What stands in a place of the grid: a new row, or one that was read. */

@@ -1,7 +1,7 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { type ColumnValue, deleteSql, insertSql, type KnownRow, ofOneRow, returning, rowSql, updateSql } from '../sql/change-sql.ts';
-import { type TableColumn, valueTextOf } from '../sql/columns.ts';
 import type { Sql, ValueText } from '../sql/parameterized-sql.ts';
+import { type TableColumn, valueTextOf } from '../sql/table-column.ts';
 import type { Staged, StagedInsert, StagedRow } from './staged-changes.ts';
 
 /** A table whose rows have a key. */

@@ -2,8 +2,8 @@ import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Section } from '../../../parts/layout/section.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
-import { isWritable, type TableColumn, valueTextOf } from '../sql/columns.ts';
 import type { ValueText } from '../sql/parameterized-sql.ts';
+import { isWritable, type TableColumn, valueTextOf } from '../sql/table-column.ts';
 import { overwrite, type StagedRow, stageInsert, unstageRow } from './staged-changes.ts';
 
 const SHOWN_MAX = 20;

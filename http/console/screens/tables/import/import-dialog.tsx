@@ -6,9 +6,9 @@ import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
+import { ColumnMapping } from './column-mapping.tsx';
 import { CsvError } from './csv.ts';
 import { Outcome, Running, type RunState } from './import-progress.tsx';
-import { Mapping } from './mapping.tsx';
 import { type Preview, planOf, readPreview } from './preview-and-plan.ts';
 import { type ImportPlan, ImportRun } from './run-import.ts';
 
@@ -67,7 +67,7 @@ export function ImportDialog({ open, onClose }: ImportDialogProps) {
         </Notice>
       )}
       {preview !== undefined && state === undefined && (
-        <Mapping
+        <ColumnMapping
           preview={preview}
           open={open}
           onChange={setPreview}

@@ -1,6 +1,6 @@
 import { me } from '../../../session/session.ts';
 import type { OpenTable } from '../browse/open-table.ts';
-import { isWritable } from '../sql/columns.ts';
+import { isWritable } from '../sql/table-column.ts';
 import { CsvError } from './csv.ts';
 import { FileParts, type Part, type PartLimits } from './file-parts.ts';
 import { BATCH_ROWS, type ImportPlan, type Target } from './run-import.ts';

@@ -2,8 +2,8 @@ import { type ApiError, asApiError } from '../../../api/api-error.ts';
 import { call } from '../../../api/client.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { newIdempotencyKey } from '../../../api/idempotency-key.ts';
-import type { TableColumn } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';
+import type { TableColumn } from '../sql/table-column.ts';
 import { CsvError, type CsvRecord } from './csv.ts';
 import type { FileParts, Part } from './file-parts.ts';
 

@@ -1,8 +1,8 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { selected, type TableColumn } from './columns.ts';
 import { comparable, type Filter, whereSql } from './filter-conditions.ts';
 import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
 import type { RowOrder } from './row-order.ts';
+import { selected, type TableColumn } from './table-column.ts';
 import { tableName } from './table-name.ts';
 
 export interface Sort {

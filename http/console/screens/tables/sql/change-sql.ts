@@ -1,7 +1,7 @@
 import type { ApiError } from '../../../api/api-error.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { selected, type TableColumn } from './columns.ts';
 import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
+import { selected, type TableColumn } from './table-column.ts';
 import { tableName } from './table-name.ts';
 
 /** A column with a value: what it is to become, or what it was when it was read. */

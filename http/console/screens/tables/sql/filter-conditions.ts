@@ -1,5 +1,5 @@
-import type { TableColumn } from './columns.ts';
 import { join, type Sql, sql, value } from './parameterized-sql.ts';
+import type { TableColumn } from './table-column.ts';
 
 export const OPERATORS = {
   equal: '=',

@@ -1,5 +1,5 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import type { TableColumn } from './columns.ts';
+import type { TableColumn } from './table-column.ts';
 import { tableName } from './table-name.ts';
 
 /**

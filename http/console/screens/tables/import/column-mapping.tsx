@@ -4,15 +4,15 @@ import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Checkbox } from '../../../parts/fields.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
-import { isWritable } from '../sql/columns.ts';
 import { importSql } from '../sql/import-sql.ts';
+import { isWritable } from '../sql/table-column.ts';
 import type { CsvRecord } from './csv.ts';
 import { type Preview, targetsOf } from './preview-and-plan.ts';
 import { BATCH_ROWS } from './run-import.ts';
 
 const SAMPLE_ROWS = 5;
 
-interface MappingProps {
+interface ColumnMappingProps {
   readonly preview: Preview;
   readonly open: OpenTable;
   readonly onChange: (preview: Preview) => void;
@@ -22,7 +22,7 @@ interface MappingProps {
 }
 
 /** Which field goes into which column, with the first rows. */
-export function Mapping({ preview, open, onChange, onHeaderless, onStart, onClose }: MappingProps) {
+export function ColumnMapping({ preview, open, onChange, onHeaderless, onStart, onClose }: ColumnMappingProps) {
   const targets = targetsOf(preview, open);
   const columns = targets.map(({ column }) => column);
   const twice = columns.find(({ name }, index) => columns.findIndex((column) => column.name === name) !== index);
