@@ -9,8 +9,27 @@ import type { StartupMessage } from '../../src/protocol/startup.ts';
 import type { Setting } from '../../src/protocol/startup-options.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
-import type { OrganizationSessions, SessionStart } from '../sessions/organization-sessions.ts';
+import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { startupSettings } from './startup-settings.ts';
+
+/** What a client's session starts with. */
+export interface SessionStart {
+  readonly settings: Settings;
+  /** ParameterStatus values as Postgres reports them after login. */
+  readonly parameters: ReadonlyMap<string, string>;
+  /** AuthenticationOk and these values, as messages. */
+  readonly welcome: Buffer;
+  /** The client asked to keep one backend for the whole session. */
+  readonly whole: boolean;
+}
+
+/** What earlier logins of the organization have found out. */
+interface KnownStarts {
+  /** By the settings of the session. */
+  readonly starts: BoundedMap<string, SessionStart>;
+  /** ParameterStatus values after a login, by the settings of the login. */
+  readonly parameters: BoundedMap<string, ReadonlyMap<string, string>>;
+}
 
 /**
  * Determines the settings and parameters that a session starts with. Known settings need no backend, so a login succeeds even
@@ -19,25 +38,25 @@ import { startupSettings } from './startup-settings.ts';
  */
 export function startSession(
   startup: StartupMessage,
-  tenant: OrganizationSessions,
+  known: KnownStarts,
   rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): SessionStart | Promise<SessionStart> {
   const asked = wanted(startup, rewriter);
-  return tenant.starts.get(keyOf(asked.settings)) ?? newStart(asked, tenant, rewriter, lease);
+  return known.starts.get(keyOf(asked.settings)) ?? newStart(asked, known, rewriter, lease);
 }
 
 async function newStart(
   { settings, whole }: Wanted,
-  tenant: OrganizationSessions,
+  known: KnownStarts,
   rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): Promise<SessionStart> {
-  const parameters = await parametersOf(settings, tenant, lease);
+  const parameters = await parametersOf(settings, known, lease);
   const seen = new Map([...parameters].map(([parameter, value]) => [parameter, rewriter?.clientSetting(parameter, value) ?? value]));
   const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
   // Clients with the same settings share one object, so that equal settings are recognized by identity.
-  tenant.starts.set(keyOf(settings), start);
+  known.starts.set(keyOf(settings), start);
   return start;
 }
 
@@ -48,15 +67,15 @@ function keyOf(settings: readonly Setting[]): string {
 /** The settings without application_name, which differs between programs with otherwise equal settings. */
 async function parametersOf(
   settings: readonly Setting[],
-  tenant: OrganizationSessions,
+  known: KnownStarts,
   lease: () => Promise<Lease>,
 ): Promise<ReadonlyMap<string, string>> {
   const name = plainApplicationName(settings);
   const key = keyOf(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
-  let parameters = tenant.parameters.get(key);
+  let parameters = known.parameters.get(key);
   if (parameters === undefined) {
     parameters = await tryOut(settings, lease);
-    tenant.parameters.set(key, parameters);
+    known.parameters.set(key, parameters);
   }
   return name === undefined ? parameters : new Map([...parameters, ['application_name', name]]);
 }

@@ -1,9 +1,9 @@
 import { READERS } from '../../src/backend/pool/organization-pool.ts';
-import type { Settings } from '../../src/backend/session-state.ts';
 import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
+import type { SessionStart } from '../login/session-start.ts';
 import type { ProcessIds } from '../pinning/process-id-translation.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
 import { ParseCache } from '../prepared/parse-cache.ts';
@@ -18,17 +18,6 @@ export interface ReachableSession extends ListedSession {
   /** 0: idle. */
   readonly backendProcessId: number;
   cancel(): Promise<void>;
-}
-
-/** What a client's session starts with. */
-export interface SessionStart {
-  readonly settings: Settings;
-  /** ParameterStatus values as Postgres reports them after login. */
-  readonly parameters: ReadonlyMap<string, string>;
-  /** AuthenticationOk and these values, as messages. */
-  readonly welcome: Buffer;
-  /** The client asked to keep one backend for the whole session. */
-  readonly whole: boolean;
 }
 
 /** What the wire sessions of one role of an organization share in this process. */
