@@ -101,7 +101,6 @@ class HeldMove {
 
 const SYNC = 'logical replication tablesync worker';
 const APPLY = 'logical replication apply worker';
-const LOCK_CLUSTER = 'SELECT pg_advisory_lock(hashtextextended($1, 0))';
 
 /** Brings a move there, from where no row has been copied. */
 const STAGES: Readonly<Record<string, (move: HeldMove) => Promise<void>>> = {
@@ -198,7 +197,8 @@ describe('a mover between two servers that is killed', () => {
     await move.close('unkeyed');
     await servers.setCopying(true);
     await move.waits('application_name', 'postern move');
-    await move.control(LOCK_CLUSTER);
+    // Its roles cannot be closed.
+    await move.control(`BEGIN; ALTER ROLE ${acme.id} CONNECTION LIMIT 100`);
     await move.open('unkeyed');
     await move.recorded('the switch', 'SELECT FROM postern.moves WHERE organization_id = $1 AND has_switched');
     mover.kill('SIGKILL');

@@ -180,6 +180,7 @@ describe('org move --replicate', () => {
     expect(printed).toMatch(/ rows in \d+ tables are the same there; its clients waited \d+ and \d+ ms\n/);
     expect(await clusterOf(acme)).toBe('other');
     expect(await describeAll(acme)).toEqual(before);
+    await publisher.query(`ALTER DATABASE ${acme.id} ALLOW_CONNECTIONS true`);
     expect([await leftovers(), await publications(acme)]).toEqual([[], []]);
     await done('org', 'move', acme.id, '--finish');
     await done('org', 'drop', acme.id, '--yes');

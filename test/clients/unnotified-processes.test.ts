@@ -1,10 +1,14 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rolePassword } from '../../src/auth/role-password.ts';
 import type { Placement } from '../../src/catalog/organizations/organization.ts';
+import { eventually } from '../support/eventually.ts';
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
+import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { startTestService, TEST_SECRET, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
@@ -12,9 +16,12 @@ import { needDebian } from './debian.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's. */
 const BINARIES = '/usr/lib/postgresql/15/bin';
+const PREPARING = { max_prepared_transactions: '2' };
 const NOBODY = 'org_000000000000';
 
 let server: Awaited<ReturnType<typeof startPostgres15>>;
+let other: Awaited<ReturnType<typeof startPostgres15>>;
+let scratch: Scratch;
 let proxy: PostgresProxy;
 let installation: Installation;
 let variables: Record<string, string>;
@@ -23,18 +30,23 @@ let notified: TestService;
 let unnotified: TestService;
 beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
-  [server, installation] = await Promise.all([startPostgres15(), makeInstallation()]);
+  [server, other, installation] = await Promise.all([startPostgres15(PREPARING), startPostgres15(), makeInstallation()]);
   const url = serverUrl(server);
   variables = { ...testVariables(), POSTERN_PLACEMENT: 'database', DATABASE_URL: url, PATH: `${BINARIES}:${process.env.PATH}` };
   proxy = await makePostgresProxy(url);
   notified = await startTestService(variables);
   unnotified = await startTestService({ ...variables, DATABASE_URL: proxy.url });
+  scratch = await makeScratch();
+  await writeFile(join(scratch.path, 'other'), serverUrl(other), { mode: 0o600 });
+  await installation.admin(['cluster', 'add', 'other', `file:${join(scratch.path, 'other')}`], variables);
+  await installation.admin(['cluster', 'drain', 'other'], variables);
 });
 afterAll(async () => {
   for (const service of [unnotified, notified]) await closeAfterClients(service);
   await proxy.close();
   await installation.remove();
-  await server.stop();
+  for (const one of [server, other]) await one.stop();
+  await scratch.remove();
 });
 
 async function move({ id }: TestOrganization, ...words: string[]): Promise<void> {
@@ -101,5 +113,51 @@ describe.each(['database', 'schema'] as const)('a process that has not been noti
     await move(acme, '--finish');
     await move(acme, '--placement', kind);
     expect((await notified.query(acme, 'SELECT n FROM written')).body.rows).toEqual([{ n: 1 }, { n: 1 }]);
+  });
+});
+
+describe.each(['database', 'schema'] as const)('a move of a %s to another server', (kind) => {
+  async function makeOrganization(): Promise<TestOrganization> {
+    const acme = await notified.signUp();
+    for (const sql of ['CREATE TABLE written (n int)', 'CREATE SEQUENCE numbers']) await notified.query(acme, sql);
+    if (kind === 'schema') for (const words of [['--placement', kind], ['--finish']]) await move(acme, ...words);
+    return acme;
+  }
+
+  it('acknowledges nothing at the former copy after the switch, to a process that has not been notified either', async () => {
+    const acme = await makeOrganization();
+    const [client, held] = [await unnotified.connect(acme), new pg.Client({ ...server, database: variables.POSTERN_CONTROL_DATABASE })];
+    await Promise.all([client.query(INSERT), held.connect()]);
+    keepFromNotifications(acme);
+    // Roles of the organization cannot be closed until that ends.
+    await held.query(`BEGIN; ALTER ROLE ${acme.id} CONNECTION LIMIT 100`);
+    const moved = installation.admin(['org', 'move', acme.id, '--to', 'other', '--force'], variables);
+    const switched = 'SELECT FROM postern.moves WHERE organization_id = $1 AND has_switched';
+    await eventually('the switch', async () => (await held.query(switched, [acme.id])).rows.length > 0);
+    const writes = [client.query(INSERT), client.query("SELECT nextval('numbers')"), unnotified.query(acme, INSERT)] as const;
+    const outcomes = await Promise.allSettled(writes);
+    await held.query('ROLLBACK');
+    expect(await moved).toMatchObject({ code: 0, stderr: '' });
+    expect(outcomes).toMatchObject([{ status: 'rejected' }, { status: 'rejected' }, { status: 'fulfilled', value: { status: 503 } }]);
+    expect((await notified.query(acme, 'SELECT n FROM written')).body.rows).toEqual([{ n: 1 }]);
+    for (const session of [client, held]) await session.end();
+    await move(acme, '--finish');
+  });
+});
+
+describe('a move', () => {
+  it('is refused while a transaction is prepared', async () => {
+    const acme = await notified.signUp();
+    const client = await notified.connect(acme);
+    for (const sql of ['BEGIN', 'CREATE TABLE later ()', "PREPARE TRANSACTION 'my own'"]) await client.query(sql);
+    expect(await installation.admin(['org', 'move', acme.id, '--to', 'other', '--force'], variables)).toMatchObject({
+      code: 1,
+      stderr: 'postern: 1 of its transactions are prepared, the first one as "my own"\n',
+    });
+    await client.query("COMMIT PREPARED 'my own'");
+    await client.end();
+    await move(acme, '--to', 'other', '--force');
+    expect((await notified.query(acme, 'SELECT FROM later')).status).toBe(200);
+    await move(acme, '--finish');
   });
 });

@@ -153,6 +153,7 @@ export class Mover {
     pause: Pause,
     origin: Origin,
   ): Promise<Pick<Moved, 'organization' | 'tables' | 'rows'>> {
+    await checkNothingPrepared(from);
     const sides: OpenPlacement[] = [];
     try {
       for (const side of [from, to]) sides.push({ ...side, session: await openTenantSession(side.server, side.placement) });
@@ -160,7 +161,7 @@ export class Mover {
       if (source === undefined || target === undefined) throw new Error('there are two placements');
       const copied = await copyAll(source, target);
       const close = async () => {
-        if (from.server === to.server) await from.server.provisioning((provisioner) => provisioner.close(from.placement));
+        await from.server.provisioning((provisioner) => provisioner.close(from.placement));
         await checkAlone(source, sides);
       };
       return { ...copied, organization: await this.#catalog.moves.switch(pause, origin, close) };
@@ -183,13 +184,28 @@ async function replicate(copy: ReplicatedCopy, organization: Organization, quiet
   return pausedMs;
 }
 
-/** A process that has not been notified yet does not get into the former copy on another server. @returns false when that could not be done */
+/** Nobody logs in to a server that the organization has left, not even where its copy has been opened again. @returns false when that could not be done */
 async function closeRoles(server: ServedCluster, placement: Placement): Promise<boolean> {
   try {
     return (await server.provisioning((provisioner) => provisioner.closeRoles(placement))).length === 0;
   } catch {
     return false;
   }
+}
+
+/** A prepared transaction has no session, is in no copy, and may still be committed. */
+async function checkNothingPrepared({ server, placement: { role } }: ServedPlacement): Promise<void> {
+  const query = 'SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE owner = $1 ORDER BY prepared';
+  const { rows } = await server.platform.run((session) => session.query<{ gid: string }>(query, [role]));
+  const [first] = rows;
+  if (first === undefined) return;
+  throw new ServiceError(
+    'organization_busy',
+    `${rows.length} of its transactions are prepared, the first one as ${JSON.stringify(first.gid)}`,
+    {
+      hint: 'COMMIT PREPARED or ROLLBACK PREPARED ends them.',
+    },
+  );
 }
 
 /** A process that has not been notified of the pause might have opened a session. */

@@ -156,8 +156,11 @@ export class TwoServers {
     const names = `SELECT slot_name AS name FROM pg_replication_slots UNION ALL SELECT subname FROM pg_subscription
       UNION ALL SELECT rolname FROM pg_roles WHERE rolname LIKE 'postern\\_move\\_%'`;
     const found = [...(await this.look('source', names)), ...(await this.look('target', names))];
-    const isThere = (await this.look('source', 'SELECT FROM pg_database WHERE datname = $1', [id])).length > 0;
-    if (isThere) found.push(...(await this.look('source', 'SELECT pubname AS name FROM pg_publication', [], id)));
+    const [database] = await this.look('source', 'SELECT datallowconn AS "isOpen" FROM pg_database WHERE datname = $1', [id]);
+    const allow = (isAllowed: boolean) => this.look('source', `ALTER DATABASE ${id} ALLOW_CONNECTIONS ${isAllowed}`);
+    if (database?.isOpen === false) await allow(true);
+    if (database !== undefined) found.push(...(await this.look('source', 'SELECT pubname AS name FROM pg_publication', [], id)));
+    if (database?.isOpen === false) await allow(false);
     return found.map(({ name }) => name);
   }
 

@@ -152,6 +152,7 @@ export class ReplicatedCopy {
     await carrySequences(reading, writing, contents);
     const others = await compareTables(reading, writing, copiedInPause);
     await complete(source, target);
+    await this.#replication.unpublish();
     return { tables: contents.tables.length, rows: rows + others };
   }
 

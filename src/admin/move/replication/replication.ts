@@ -90,6 +90,11 @@ export class Replication {
     await this.#subscriber.query(`DROP SUBSCRIPTION ${this.#name}`);
   }
 
+  /** Nobody can log in to the publisher's database after the switch. */
+  async unpublish(): Promise<void> {
+    await this.#publisher.query(`DROP PUBLICATION ${this.#name}`);
+  }
+
   async close(): Promise<void> {
     for (const client of [this.#publisher, this.#subscriber]) await client.end().catch(() => {});
   }

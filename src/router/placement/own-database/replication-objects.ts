@@ -39,7 +39,8 @@ export async function removeReplication(platform: Platform, { kind, role, databa
     // A subscriber's worker cannot come back to a slot.
     if (hasRole) await session.query(`ALTER ROLE ${name} NOLOGIN`);
     await dropSlots(session, name, database);
-    if (await exists('SELECT FROM pg_catalog.pg_database WHERE datname = $1', database))
+    // One that is closed has nothing that is not dropped with it.
+    if (await exists('SELECT FROM pg_catalog.pg_database WHERE datname = $1 AND datallowconn', database))
       await withSession({ ...superuser, database }, (own) => removeObjects(own, name));
     // The last one: what is left is found by it.
     if (hasRole) await session.query(`DROP ROLE ${name}`);

@@ -72,6 +72,8 @@ export class SchemaProvisioner implements PlacementProvisioner {
         const { secret, running } = await this.#roles.takeOver(control, role, shared);
         if (running.length > 0) throw new StillRunningError(describeProcesses(running));
         if (isDistributed) await this.#takeOverOnWorkers(shared, role, secret);
+        // Its own session has to find its objects there.
+        if (await isClosed(shared, placement.schema)) await shared.query(`GRANT USAGE ON SCHEMA ${schema} TO ${pg.escapeIdentifier(role)}`);
         await this.#empty(shared, { ...placement, role }, secret);
         // A session that authenticated with the old password just before the change may have started meanwhile.
         await this.#roles.sessions.endSessions(control, role);
