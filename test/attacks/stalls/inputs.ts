@@ -188,6 +188,18 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
+    what: 'a plan of 130,000 characters that look like tables of Citus’ tasks',
+    placement: 'schema',
+    run: (attacker) => attacker.wire(query(`explain verbose select e'\\nTasks Shown: All\\n_123456' || repeat(' on "a_123456', 9000)`)),
+    answer: '00000',
+  },
+  {
+    what: 'a plan of 15,000 lines that look like Citus’ tasks',
+    placement: 'schema',
+    run: (attacker) => attacker.wire(query(`explain verbose select e'\\nTasks Shown: All' || repeat(e'\\n"a_123456', 15000)`)),
+    answer: '00000',
+  },
+  {
     what: '250 KB of notify a;',
     placement: 'schema',
     run: (attacker) => attacker.wire(query('notify a;'.repeat(28_000))),
