@@ -5,7 +5,6 @@ import { ServiceError } from '../../src/errors.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
@@ -23,7 +22,7 @@ import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './pending-changes.ts';
-import { MAX_LOOKED_UP_BYTES, repeatedOf, serverStatementOf } from './server-statement-choice.ts';
+import { repeatedOf, serverStatementOf } from './server-statement-choice.ts';
 import { closeEvicted, closeIfStale, closeStatement, describeStatement, mustDescribeFirst, prepareStatement } from './server-statements.ts';
 import { preparePlaceholder } from './statements-under-client-names.ts';
 
@@ -37,30 +36,6 @@ import { preparePlaceholder } from './statements-under-client-names.ts';
  * `asked`: it waits until the backend has described such a statement.
  */
 export type ParseOutcome = 'sent' | 'repeated' | 'asked';
-
-/**
- * Answers a named Parse without a backend if its statement is proven to be valid. The statement is prepared on the backend
- * that first executes it. So a client that only prepares does not wait for a backend: a program with many connections in one thread
- * (pgbench) may wait for that while its other connections have all backends in transactions, which it cannot end meanwhile.
- * @returns false when the Parse has to go to a backend
- */
-export function prepareWithoutBackend(session: WireSession, { buffer, start, end, length, last }: FrameScanner): boolean {
-  const { pins, statements, services } = session;
-  const nameStart = start + HEADER_BYTES;
-  if (!last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
-  const nameEnd = stringEnd(buffer, nameStart, end);
-  if (nameEnd < 0) return false;
-  const name = buffer.toString('latin1', nameStart, nameEnd);
-  if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
-  const text = latin1String(buffer, nameEnd + 1, end);
-  const { context } = pins;
-  if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
-  const { definition, traits, signals } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
-  const server = services.registry.find(definition, context);
-  if (server === undefined || !server.proven) return false;
-  statements.set(name, { server, traits, signals });
-  return true;
-}
 
 export function forwardParse(session: WireSession, scanner: FrameScanner, backend: BackendConnection): ParseOutcome {
   demandWhole(session, scanner);

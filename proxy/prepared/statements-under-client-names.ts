@@ -5,7 +5,8 @@ import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
-import { closeStaleNames } from './server-statements.ts';
+import type { NamedStatement, UnnamedStatement } from './client-statements.ts';
+import { closeStaleNames, prepareUnnamedPlaceholder } from './server-statements.ts';
 
 /*
  * The server knows a client's statements by other names. These functions prepare statements under the client's own names, for SQL
@@ -69,4 +70,36 @@ function prepareUnderClientName({ replies, toBackend }: WireSession, name: strin
 export function skipSync({ replies, toBackend }: WireSession): void {
   replies.push(Request.sync, Disposition.skip);
   toBackend.insert(SYNC);
+}
+
+/**
+ * PostgreSQL describes a statement that returns no rows also in a failed transaction, in which Postern cannot prepare it on a
+ * backend that does not have it. So an empty statement with its parameters takes its place, in a failed transaction or not:
+ * whether there is one may only be known when replies arrive.
+ * @returns false if the statement itself has to be described
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/tcop/postgres.c exec_describe_statement_message
+ */
+export function describesPlaceholder(
+  session: WireSession,
+  name: string,
+  { server, first = server }: NamedStatement,
+  backend: BackendConnection,
+): boolean {
+  const { prepared } = backend.session;
+  if (session.question?.named?.name === name) return false;
+  if (!isKnownWithoutColumns(first.shape) || prepared.use(first) !== undefined || prepared.use(server) !== undefined) return false;
+  preparePlaceholder(session, name, backend, first.shape);
+  return true;
+}
+
+/** As {@link describesPlaceholder}, for the client's unnamed statement. */
+export function describesUnnamedPlaceholder(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): boolean {
+  const shape = unnamed.shape ?? unnamed.server?.shape;
+  if (!isKnownWithoutColumns(shape) || backend.session.unnamed === unnamed) return false;
+  prepareUnnamedPlaceholder(session, backend, shape);
+  return true;
+}
+
+function isKnownWithoutColumns(shape: StatementShape | undefined): shape is StatementShape {
+  return shape?.hasColumns === false && shape.parameters !== undefined;
 }

@@ -26,8 +26,8 @@ import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/server-statements.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, shownOf } from '../prepared/special-portals.ts';
-import { describesPlaceholder, describesUnnamedPlaceholder, resolveStatement } from '../prepared/statement-resolution.ts';
-import { preparePlaceholders } from '../prepared/statements-under-client-names.ts';
+import { resolveStatement } from '../prepared/statement-resolution.ts';
+import { describesPlaceholder, describesUnnamedPlaceholder, preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*

@@ -1,8 +1,12 @@
 import { PARSE_COMPLETE, READY_IDLE } from '../../src/protocol/backend.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
-import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
+import { canBePreparedAgain } from '../../src/syntax/traits/preparable.ts';
 import { errorResponse } from '../errors.ts';
-import { prepareWithoutBackend } from '../prepared/parse-forwarding.ts';
+import { preparedOf } from '../inspection/query-inspection.ts';
+import { MAX_LOOKED_UP_BYTES } from '../prepared/server-statement-choice.ts';
 import type { WireSession } from './wire-session.ts';
 
 /**
@@ -44,4 +48,28 @@ function answerParse(session: WireSession, scanner: FrameScanner): boolean {
   const isKnown = scanner.type === FrontendType.Parse && prepareWithoutBackend(session, scanner);
   if (isKnown) session.toClient.insert(PARSE_COMPLETE);
   return isKnown;
+}
+
+/**
+ * Answers a named Parse without a backend if its statement is proven to be valid. The statement is prepared on the backend
+ * that first executes it. So a client that only prepares does not wait for a backend: a program with many connections in one thread
+ * (pgbench) may wait for that while its other connections have all backends in transactions, which it cannot end meanwhile.
+ * @returns false when the Parse has to go to a backend
+ */
+function prepareWithoutBackend(session: WireSession, { buffer, start, end, length, last }: FrameScanner): boolean {
+  const { pins, statements, services } = session;
+  const nameStart = start + HEADER_BYTES;
+  if (!last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
+  const nameEnd = stringEnd(buffer, nameStart, end);
+  if (nameEnd < 0) return false;
+  const name = buffer.toString('latin1', nameStart, nameEnd);
+  if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
+  const text = latin1String(buffer, nameEnd + 1, end);
+  const { context } = pins;
+  if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
+  const { definition, traits, signals } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
+  const server = services.registry.find(definition, context);
+  if (server === undefined || !server.proven) return false;
+  statements.set(name, { server, traits, signals });
+  return true;
 }

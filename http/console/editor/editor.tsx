@@ -4,8 +4,6 @@ import type { MountedEditor } from './codemirror.ts';
 import type { EditorError, EditorHandle } from './editor-handle.ts';
 import { plainHandle } from './plain-text-area-handle.ts';
 
-export type { EditorError, EditorHandle } from './editor-handle.ts';
-
 export interface EditorProps {
   /** For screen readers. */
   readonly label: string;

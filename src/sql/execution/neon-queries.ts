@@ -11,7 +11,7 @@ import type { ResultFormat } from '../result/result-format.ts';
 import { outcomeOf } from '../result/statement-outcome.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
-import type { Completion } from '../session/pipeline-request.ts';
+import type { Completion } from '../session/replies-and-completion.ts';
 import { type SessionOptions, SqlSession } from '../session/session.ts';
 import { withCompletion } from './error-details.ts';
 import type { BatchResult } from './transactions/batch.ts';

@@ -8,7 +8,7 @@ import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Pipeline } from '../session/pipeline.ts';
-import type { Replies, Settle } from '../session/pipeline-request.ts';
+import type { Replies, Settle } from '../session/replies-and-completion.ts';
 import { type SessionLease, type SessionOptions, SqlSession } from '../session/session.ts';
 import { SessionRewriter } from '../session/session-rewriter.ts';
 import type { RunHost } from './run-prepared.ts';

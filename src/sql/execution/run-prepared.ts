@@ -12,7 +12,7 @@ import { jsonFormat } from '../result/result-format.ts';
 import { type ResultShape, ResultWriter } from '../result/result-writer.ts';
 import { outcomeOf, type StatementOutcome } from '../result/statement-outcome.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
-import type { Completion, Replies, Settle } from '../session/pipeline-request.ts';
+import type { Completion, Replies, Settle } from '../session/replies-and-completion.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
 import { withCompletion } from './error-details.ts';
 import { type KnownStatement, mayBeStale } from './known-statements.ts';

@@ -2,7 +2,7 @@ import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
 import { lineAndColumnOfError } from '../../syntax/line-and-column.ts';
 import { failureAt } from '../execution/statement-failure.ts';
-import type { Completion } from '../session/pipeline-request.ts';
+import type { Completion } from '../session/replies-and-completion.ts';
 import type { SqlSession } from '../session/session.ts';
 import { charactersOf } from '../session/warnings.ts';
 import { type MigrationScript, type MigrationScriptWarning, WARNINGS_MAX } from './migration-script.ts';

@@ -1,6 +1,6 @@
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { Replies } from '../session/pipeline-request.ts';
+import type { Replies } from '../session/replies-and-completion.ts';
 import type { SqlSession } from '../session/session.ts';
 import type { Warning } from '../session/warnings.ts';
 import type { ReplySizeLimit } from './reply-size-limit.ts';

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import type { CommandTag, TransactionStatus } from '../../protocol/backend.ts';
 import { withCompletion } from '../execution/error-details.ts';
-import type { Replies, Settle, Until } from './pipeline-request.ts';
+import type { Replies, Settle, Until } from './replies-and-completion.ts';
 import type { Warning } from './warnings.ts';
 
 /** A request whose replies have not all come, and what is known of its outcome. */

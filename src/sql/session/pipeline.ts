@@ -11,13 +11,21 @@ import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
 import { PendingRequest } from './pending-request.ts';
 import { PipelineOutput } from './pipeline-output.ts';
-import type { PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
 import { ReceiveBudget, type ResultMemory } from './receive-budget.ts';
+import type { Replies, Settle, Until } from './replies-and-completion.ts';
 import { Notices, type Warning } from './warnings.ts';
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
 const NO_WARNINGS: readonly Warning[] = [];
 const FRAMES = replyFrames();
+
+/** Whose requests a pipeline sends. */
+export interface PipelineOwner {
+  /** What runs is of no use any more, for this reason. */
+  abort(reason: ServiceError): void;
+  /** Postgres has reported a setting that is not what it was. */
+  settingsChanged?(): void;
+}
 
 /**
  * Requests to one backend and the replies to them, which come in the same order. A request may be sent before earlier ones

@@ -7,7 +7,7 @@ import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { isExplain } from '../../syntax/leading-keywords.ts';
-import type { Completion, Replies } from './pipeline-request.ts';
+import type { Completion, Replies } from './replies-and-completion.ts';
 import type { Warning } from './warnings.ts';
 
 export interface Rewritten {

@@ -12,8 +12,8 @@ import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 import { extendedQuery } from './extended-query-messages.ts';
-import { Pipeline } from './pipeline.ts';
-import type { Completion, PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
+import { Pipeline, type PipelineOwner } from './pipeline.ts';
+import type { Completion, Replies, Settle, Until } from './replies-and-completion.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
 import { type Rewritten, SessionRewriter } from './session-rewriter.ts';
 

@@ -5,7 +5,7 @@ import { GridCommands } from './commands.ts';
 import { HEAD_PX, type Range, ROW_PX, rangeOf } from './geometry.ts';
 import type { GridProps } from './grid-props.ts';
 import { type Cell, GridState } from './grid-state.ts';
-import { handleKey } from './keys.ts';
+import { handleKey } from './keyboard.ts';
 import { CellDialog } from './view/cell-dialog.tsx';
 import { Head } from './view/head.tsx';
 import { Row } from './view/row.tsx';

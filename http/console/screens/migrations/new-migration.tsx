@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Editor, type EditorError, type EditorProps } from '../../editor/editor.tsx';
+import { Editor, type EditorProps } from '../../editor/editor.tsx';
+import type { EditorError } from '../../editor/editor-handle.ts';
 import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';

@@ -10,8 +10,8 @@ import { Notice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
 import { type Command, screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
-import { ChangeDialog } from './changes/change-dialog.tsx';
 import { openChange } from './changes/open-change.ts';
+import { ShownChangeDialog } from './changes/shown-change-dialog.tsx';
 import { Diagram } from './diagram/diagram.tsx';
 import { Overview } from './objects/overview.tsx';
 import { TablePage } from './objects/table-page.tsx';
@@ -56,7 +56,7 @@ export function SchemaScreen({ rest }: { readonly rest: string }) {
               <Incomplete schema={schema} />
               {isDiagram ? <Diagram schema={schema} /> : <Detail key={rest} schema={schema} address={rest} canChange={canChange} />}
             </div>
-            <ChangeDialog schema={schema} />
+            <ShownChangeDialog schema={schema} />
           </div>
         )}
       </Loaded>

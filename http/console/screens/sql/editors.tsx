@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { Editor, type EditorHandle } from '../../editor/editor.tsx';
+import { Editor } from '../../editor/editor.tsx';
+import type { EditorHandle } from '../../editor/editor-handle.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { runAll, runHere } from './run/lazy-actions.ts';
 import { currentTab, editors, type QueryTab, selections, tabs } from './sql-screen-state.ts';

@@ -1,5 +1,5 @@
 import { computed, effect, type Signal, signal } from '@preact/signals';
-import type { EditorHandle } from '../../editor/editor.tsx';
+import type { EditorHandle } from '../../editor/editor-handle.ts';
 import { lockedBecause } from '../../session/session.ts';
 import { keepText, keptText } from '../../session/session-storage.ts';
 import { goTo } from '../../shell/route.ts';

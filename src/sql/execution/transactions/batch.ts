@@ -12,7 +12,7 @@ import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import type { ResultFormat } from '../../result/result-format.ts';
 import { outcomeOf, type StatementOutcome } from '../../result/statement-outcome.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
-import type { Completion } from '../../session/pipeline-request.ts';
+import type { Completion } from '../../session/replies-and-completion.ts';
 import type { SqlSession } from '../../session/session.ts';
 import { describeStatement } from '../../session/statement-description.ts';
 import { failureAt } from '../statement-failure.ts';

@@ -1,31 +1,57 @@
-import type { Schema } from '../../../api/database-schema.ts';
-import { qualifiedName } from '../../../quoting/quote-identifier.ts';
-import { AddColumnDialog, AlterColumnDialog } from './column-dialogs.tsx';
-import { COMMON_TYPES } from './column-fields.tsx';
-import { IndexDialog } from './index-dialog.tsx';
-import { change } from './open-change.ts';
-import { CommentDialog, DropDialog, RenameDialog } from './rename-comment-drop-dialogs.tsx';
-import { TableDialog } from './table-dialog.tsx';
+import type { ComponentChildren } from 'preact';
+import { Button } from '../../../parts/button.tsx';
+import { CodeBlock } from '../../../parts/copying/code-block.tsx';
+import { Dialog } from '../../../parts/dialog.tsx';
+import { goTo } from '../../../shell/route.ts';
+import { addToMigration, beginMigration, isWriting, mayAdd, type ProposedMigration } from './add-to-migration.ts';
+import { closeChange } from './open-change.ts';
 
-/** The dialog that was asked for. */
-export function ChangeDialog({ schema }: { readonly schema: Schema }) {
-  const asked = change.value;
-  if (asked === undefined) return null;
-  const types = [...COMMON_TYPES, ...schema.types.map((type) => qualifiedName(type.schema, type.name))];
-  switch (asked.kind) {
-    case 'new table':
-      return <TableDialog schema={schema} types={types} />;
-    case 'add column':
-      return <AddColumnDialog table={asked.table} types={types} />;
-    case 'alter column':
-      return <AlterColumnDialog table={asked.table} column={asked.column} types={types} />;
-    case 'new index':
-      return <IndexDialog table={asked.table} />;
-    case 'rename':
-      return <RenameDialog of={asked} />;
-    case 'comment':
-      return <CommentDialog of={asked} />;
-    case 'drop':
-      return <DropDialog of={asked} />;
-  }
+interface ChangeDialogProps {
+  readonly title: string;
+  /** Undefined: something has to be filled in. */
+  readonly migration: ProposedMigration | undefined;
+  readonly isWide?: boolean;
+  readonly children: ComponentChildren;
+}
+
+/** A dialog with its fields, the SQL they make, and the ways into a migration. */
+export function ChangeDialog({ title, migration, isWide = false, children }: ChangeDialogProps) {
+  const use = (how: (migration: ProposedMigration) => void) => {
+    if (migration === undefined) return;
+    how(migration);
+    closeChange();
+    goTo('migrations', 'new');
+  };
+  return (
+    <Dialog title={title} onClose={closeChange} class={`schema-change${isWide ? ' wide' : ''}`}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          use(migration !== undefined && mayAdd(migration) ? addToMigration : beginMigration);
+        }}
+      >
+        {children}
+        <div class="preview" aria-live="polite">
+          {migration !== undefined && <CodeBlock label="SQL" text={migration.sql} />}
+          {migration?.isTransaction === false && (
+            <p class="muted">It runs outside a transaction: writers go on meanwhile, and there is no dry run.</p>
+          )}
+        </div>
+        <p class="muted">Nothing runs yet: the SQL becomes a migration, which you can change, try out and apply.</p>
+        <footer>
+          <Button onClick={closeChange}>Cancel</Button>
+          {migration !== undefined && mayAdd(migration) && <Button onClick={() => use(beginMigration)}>Begin a new migration</Button>}
+          <Button kind="primary" type="submit" isDisabled={migration === undefined}>
+            {labelOf(migration)}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function labelOf(migration: ProposedMigration | undefined): string {
+  if (migration === undefined || !isWriting()) return 'To the migration';
+  return mayAdd(migration) ? 'Add to the migration being written' : 'Replace the migration being written';
 }

@@ -3,7 +3,7 @@ import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts'
 import { Checkbox, Field } from '../../../parts/fields.tsx';
 import { Tabs } from '../../../parts/layout/tabs.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { ChangeDialogFrame } from './change-dialog-frame.tsx';
+import { ChangeDialog } from './change-dialog.tsx';
 import { addColumn, alterColumn, type ChangedColumn, dropColumn } from './change-sql.ts';
 import { ColumnFields, isWhole, NO_COLUMN } from './column-fields.tsx';
 
@@ -12,7 +12,7 @@ export function AddColumnDialog({ table, types }: { readonly table: SchemaTable;
   const [comment, setComment] = useState('');
   const fails = column.notNull && column.source === 'none' && table.rowEstimate !== 0;
   return (
-    <ChangeDialogFrame title={`Add a column to ${table.name}`} migration={isWhole(column) ? addColumn(table, column, comment) : undefined}>
+    <ChangeDialog title={`Add a column to ${table.name}`} migration={isWhole(column) ? addColumn(table, column, comment) : undefined}>
       <ColumnFields column={column} types={types} onChange={(changed) => setColumn({ ...column, ...changed })} />
       <Field label="Comment" value={comment} onInput={setComment} />
       {fails && (
@@ -20,7 +20,7 @@ export function AddColumnDialog({ table, types }: { readonly table: SchemaTable;
           <p>Without a default, a column that is not null cannot be added to a table that has rows.</p>
         </Notice>
       )}
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }
 
@@ -46,7 +46,7 @@ export function AlterColumnDialog({ table, column, types }: AlterColumnProps) {
   const changed = isValid ? alterColumn(table, column, next) : undefined;
   const isDropped = part === 'drop';
   return (
-    <ChangeDialogFrame title={`${column.name} of ${table.name}`} migration={isDropped ? dropColumn(table, column, isCascading) : changed}>
+    <ChangeDialog title={`${column.name} of ${table.name}`} migration={isDropped ? dropColumn(table, column, isCascading) : changed}>
       <Tabs
         label="What is to be done"
         tabs={[
@@ -69,7 +69,7 @@ export function AlterColumnDialog({ table, column, types }: AlterColumnProps) {
           )}
         </div>
       </Tabs>
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }
 

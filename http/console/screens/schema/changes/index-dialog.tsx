@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { Checkbox, Choice, Field } from '../../../parts/fields.tsx';
-import { ChangeDialogFrame } from './change-dialog-frame.tsx';
+import { ChangeDialog } from './change-dialog.tsx';
 import { createIndex } from './change-sql.ts';
 
 const METHODS = ['btree', 'hash', 'gin', 'gist', 'brin', 'spgist'] as const;
@@ -23,7 +23,7 @@ export function IndexDialog({ table }: { readonly table: SchemaTable }) {
   const check = (column: string, isChecked: boolean) =>
     setColumns(isChecked ? [...columns, column] : columns.filter((one) => one !== column));
   return (
-    <ChangeDialogFrame title={`New index of ${table.name}`} migration={isValid ? createIndex(table, index) : undefined}>
+    <ChangeDialog title={`New index of ${table.name}`} migration={isValid ? createIndex(table, index) : undefined}>
       <fieldset class="choices">
         <legend>Columns, in the order in which you choose them</legend>
         {table.columns.map((column) => (
@@ -50,6 +50,6 @@ export function IndexDialog({ table }: { readonly table: SchemaTable }) {
         <Checkbox label="unique" isChecked={isUnique} onChange={setUnique} />
         <Checkbox label="concurrently" isChecked={isConcurrent} isDisabled={!mayBeConcurrent} onChange={setConcurrent} />
       </div>
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }

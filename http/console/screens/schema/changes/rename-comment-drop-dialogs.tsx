@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Checkbox, Field } from '../../../parts/fields.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { ChangeDialogFrame } from './change-dialog-frame.tsx';
+import { ChangeDialog } from './change-dialog.tsx';
 import { changeComment, drop, rename } from './change-sql.ts';
 import type { Change } from './open-change.ts';
 
@@ -11,10 +11,10 @@ export function RenameDialog({ of }: Of<'rename'>) {
   const [name, setName] = useState(of.name);
   const isChanged = name !== '' && name !== of.name;
   return (
-    <ChangeDialogFrame title={`Rename ${of.name}`} migration={isChanged ? rename(of, name) : undefined}>
+    <ChangeDialog title={`Rename ${of.name}`} migration={isChanged ? rename(of, name) : undefined}>
       <Field label="Name" value={name} onInput={setName} isMono isRequired />
       <p class="muted">Views and foreign keys follow. Queries, functions and programs that use the old name fail from then on.</p>
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }
 
@@ -22,9 +22,9 @@ export function CommentDialog({ of }: Of<'comment'>) {
   const [comment, setComment] = useState(of.comment ?? '');
   const isChanged = comment !== (of.comment ?? '');
   return (
-    <ChangeDialogFrame title={`Comment on ${of.name}`} migration={isChanged ? changeComment(of, of.comment, comment) : undefined}>
+    <ChangeDialog title={`Comment on ${of.name}`} migration={isChanged ? changeComment(of, of.comment, comment) : undefined}>
       <Field label="Comment" value={comment} onInput={setComment} rows={4} hint="Empty: the comment is taken away." />
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }
 
@@ -38,11 +38,11 @@ const LOSSES: Readonly<Record<string, string>> = {
 export function DropDialog({ of }: Of<'drop'>) {
   const [isCascading, setCascading] = useState(false);
   return (
-    <ChangeDialogFrame title={`Drop ${of.name}`} migration={drop(of, of.again, isCascading)}>
+    <ChangeDialog title={`Drop ${of.name}`} migration={drop(of, of.again, isCascading)}>
       <Notice tone="warning">
         <p>{LOSSES[of.what] ?? `The ${of.what.toLowerCase()} goes.`}</p>
       </Notice>
       {of.what !== 'INDEX' && <Checkbox label="CASCADE: with whatever depends on it" isChecked={isCascading} onChange={setCascading} />}
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import type { Schema } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice, Field } from '../../../parts/fields.tsx';
-import { ChangeDialogFrame } from './change-dialog-frame.tsx';
+import { ChangeDialog } from './change-dialog.tsx';
 import { createTable, type NewTable } from './change-sql.ts';
 import { ColumnFields, isWhole, NO_COLUMN } from './column-fields.tsx';
 
@@ -26,7 +26,7 @@ export function TableDialog({ schema, types }: { readonly schema: Schema; readon
   const isValid = name !== '' && !isTaken && meant.every(isWhole);
   const table = { schema: schemaName, name, columns: meant, comment };
   return (
-    <ChangeDialogFrame title="New table" isWide migration={isValid ? createTable(table) : undefined}>
+    <ChangeDialog title="New table" isWide migration={isValid ? createTable(table) : undefined}>
       <div class="two">
         <Field
           label="Name"
@@ -61,6 +61,6 @@ export function TableDialog({ schema, types }: { readonly schema: Schema; readon
         </Button>
       </div>
       <Field label="Comment" value={comment} onInput={setComment} />
-    </ChangeDialogFrame>
+    </ChangeDialog>
   );
 }

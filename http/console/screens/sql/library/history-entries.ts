@@ -1,6 +1,6 @@
 import { call } from '../../../api/client.ts';
 import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../run/explain-prefix.ts';
-import type { LocalEntry } from './local-history.ts';
+import type { PageHistoryEntry } from './history-of-this-page.ts';
 
 /** A statement that was run, or several that were run together. */
 export interface HistoryEntry {
@@ -64,7 +64,7 @@ export async function historyPage(after: string | undefined): Promise<HistoryPag
   return { entries, next: hasMore && nextCursor !== null ? nextCursor : undefined };
 }
 
-export function localEntries(entries: readonly LocalEntry[]): readonly HistoryEntry[] {
+export function pageHistoryEntries(entries: readonly PageHistoryEntry[]): readonly HistoryEntry[] {
   return entries.map(({ sql, at, phase, durationMs, rowCount }, index) => ({
     id: `${at} ${index}`,
     kind: '' as const,

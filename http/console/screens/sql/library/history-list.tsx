@@ -9,8 +9,8 @@ import { ProblemNotice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
 import { openText } from '../sql-screen-state.ts';
 import { hideLibraryWhereNarrow } from './hide-library-where-narrow.ts';
-import { type HistoryEntry, type HistoryPage, historyPage, isWhole, localEntries } from './history-entries.ts';
-import { localHistory } from './local-history.ts';
+import { type HistoryEntry, type HistoryPage, historyPage, isWhole, pageHistoryEntries } from './history-entries.ts';
+import { pageHistory } from './history-of-this-page.ts';
 
 type Whose = 'browser' | 'all';
 
@@ -21,13 +21,13 @@ const WRITTEN_AFTER_MS = 700;
 
 export function History() {
   const isAdmin = me.value?.key.scope === 'admin';
-  return isAdmin ? <AuditedHistory /> : <LocalHistory />;
+  return isAdmin ? <AuditedHistory /> : <PageHistory />;
 }
 
 /** Keys that may not read the audit log see what was run in this page. */
-function LocalHistory() {
+function PageHistory() {
   const [text, setText] = useState('');
-  const entries = localEntries(localHistory.value).filter(({ sql }) => hasWords(sql, text));
+  const entries = pageHistoryEntries(pageHistory.value).filter(({ sql }) => hasWords(sql, text));
   return (
     <div class="sql-list">
       <Field label="Find" type="search" value={text} onInput={setText} />
@@ -41,7 +41,7 @@ function AuditedHistory() {
   const [text, setText] = useState('');
   const [whose, setWhose] = useState<Whose>('browser');
   const { pages, isLoading, error, loadOlder, reload } = usePages();
-  const newest = localHistory.value[0];
+  const newest = pageHistory.value[0];
   useEffect(() => {
     const waiting = setTimeout(reload, newest === undefined ? 0 : WRITTEN_AFTER_MS);
     return () => clearTimeout(waiting);

@@ -1,7 +1,7 @@
 import { findDestruction } from '../../../../../src/syntax/traits/destructive-statements.ts';
 import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
-import { remember } from '../library/local-history.ts';
+import { remember } from '../library/history-of-this-page.ts';
 import { currentTab, editors, type QueryTab, settings } from '../sql-screen-state.ts';
 import { withoutExplain } from './explain-prefix.ts';
 import { parametersFor } from './parameters.ts';

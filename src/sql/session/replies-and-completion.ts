@@ -1,4 +1,3 @@
-import type { ServiceError } from '../../errors.ts';
 import type { CommandTag, FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
 import type { Warning } from './warnings.ts';
 
@@ -15,6 +14,7 @@ export interface Replies {
   interrupt?(): void;
 }
 
+/** How a request ended well. */
 export interface Completion {
   /** Absent for an empty statement, and where nothing was executed. */
   readonly tag: CommandTag | undefined;
@@ -28,11 +28,3 @@ export type Until = 'described' | 'ready';
 
 /** Told how a request ended, in the turn in which that is known; with an Error when it failed. */
 export type Settle = (ended: Completion | Error) => void;
-
-/** Whose requests a pipeline sends. */
-export interface PipelineOwner {
-  /** What runs is of no use any more, for this reason. */
-  abort(reason: ServiceError): void;
-  /** Postgres has reported a setting that is not what it was. */
-  settingsChanged?(): void;
-}
