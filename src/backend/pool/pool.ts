@@ -11,7 +11,7 @@ import type { BackendPermits } from './backend-permits.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { QueueTimeout } from './queue-timeout.ts';
-import { isServerFull, ServerRefusals } from './server-refusals.ts';
+import { isServerFull, RefusedPools } from './refused-pools.ts';
 import { Terminations } from './termination.ts';
 
 /** A session that nobody has used for so long is hardly about to be used. */
@@ -48,7 +48,7 @@ export class Pool {
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
   readonly #opener: BackendOpener;
-  readonly #refusals = new ServerRefusals((own) => this.#serve(own));
+  readonly #refusedPools = new RefusedPools((own) => this.#serve(own));
   readonly #queueTimeout: QueueTimeout;
 
   constructor(limits: PoolLimits, observe: Observe) {
@@ -246,7 +246,7 @@ export class Pool {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
     this.#queueTimeout.close();
-    this.#refusals.close();
+    this.#refusedPools.close();
     for (const own of this.#fairness.pools.values()) {
       while (own.waiters > 0) this.#settle(own, shuttingDown());
       this.closeIdle(own.tenantId);
@@ -313,7 +313,7 @@ export class Pool {
         backend.schedule(this.inputs.join(own.organizationId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(own, backend);
-        this.#refusals.opened();
+        this.#refusedPools.opened();
       },
       (error: unknown) => {
         own.opening -= 1;
@@ -333,7 +333,7 @@ export class Pool {
   #refused(own: OrganizationPool, failure: ServiceError): void {
     this.#serveReserved(own);
     this.#fairness.refused(own);
-    this.#refusals.refused(own);
+    this.#refusedPools.refused(own);
     if (own.waiters === 0 || !isServerFull(failure)) return;
     const other = this.#fairness.leastRecentlyUsedBeside(own);
     if (other === undefined) this.#limits.serverIsFull?.();

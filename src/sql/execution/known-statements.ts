@@ -9,7 +9,7 @@ import type { Tenant } from '../../router/tenant.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
-import type { ResultFormat } from '../result/result-format.ts';
+import type { ResultFormat } from '../result/formats/result-format.ts';
 import { ResultShape } from '../result/result-writer.ts';
 import type { SqlSession } from '../session/session.ts';
 import type { Description } from '../session/statement-description.ts';

@@ -5,9 +5,9 @@ import { checkStatement, type StatementContext } from '../../syntax/http-restric
 import { SideEffectsCache } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
 import { BufferedResult } from '../result/buffered-result.ts';
+import type { ResultFormat } from '../result/formats/result-format.ts';
 import { ReplySizeLimit } from '../result/reply-size-limit.ts';
 import { RESULTS_MAX_BYTES } from '../result/result-budget.ts';
-import type { ResultFormat } from '../result/result-format.ts';
 import { outcomeOf } from '../result/statement-outcome.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { JsonValue } from '../parameters/json-value.ts';
-import type { ResultFormat, RowMode } from '../result/result-format.ts';
+import type { ResultFormat, RowMode } from '../result/formats/result-format.ts';
 import type { StatementOutcome } from '../result/statement-outcome.ts';
 
 /** One statement with its parameters, and the form of its result. */

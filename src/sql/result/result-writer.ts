@@ -3,7 +3,7 @@ import { JsonBuffer } from '../json/buffer.ts';
 import { type Field, type RowEncoder, repeatedNames } from '../json/row.ts';
 import type { Parts } from '../json/value-encoder.ts';
 import { repeatedColumn, type Warning } from '../session/warnings.ts';
-import type { ResultFormat } from './result-format.ts';
+import type { ResultFormat } from './formats/result-format.ts';
 import type { StatementOutcome } from './statement-outcome.ts';
 import type { TypeCatalog } from './type-catalog.ts';
 

@@ -16,7 +16,7 @@ import { Deadline } from '../../../src/runtime/deadline.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import { jsonFormat } from '../../../src/sql/result/result-format.ts';
+import { jsonFormat } from '../../../src/sql/result/formats/json-format.ts';
 import { revocationListeners } from '../../../src/sql/session/revocation-listeners.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';

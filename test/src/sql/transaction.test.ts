@@ -4,7 +4,7 @@ import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
 import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
 import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { jsonFormat } from '../../../src/sql/result/result-format.ts';
+import { jsonFormat } from '../../../src/sql/result/formats/json-format.ts';
 import { SqlSession } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

@@ -1,63 +1,17 @@
-import type { JsonBuffer } from '../json/buffer.ts';
-import { arrayRows, type Field, objectRows, type RowEncoder } from '../json/row.ts';
-import type { Parts } from '../json/value-encoder.ts';
-import type { Warning } from '../session/warnings.ts';
-import type { PostgresType } from './builtin-types.ts';
-import type { StatementOutcome } from './statement-outcome.ts';
-
-export type RowMode = 'object' | 'array';
-
-/** How a result is written: the part before its rows, the rows, and the part after them. */
-export interface ResultFormat {
-  /** Whether of several columns with the same name only the last is kept. */
-  readonly losesRepeatedNames: boolean;
-  /** Whether the names and elements of the columns' types must be known. */
-  readonly needsTypes: boolean;
-  open(out: JsonBuffer, fields: readonly Field[]): void;
-  rows(fields: readonly Field[]): RowEncoder;
-  readonly separator: Uint8Array;
-  close(out: JsonBuffer, outcome: StatementOutcome, warnings: readonly Warning[]): void;
-}
-
-/** The reply of `/api/query`: `{fields, rowAsArray, rows, rowCount, command, durationMs, warnings?}`. */
-export function jsonFormat(rowMode: RowMode): ResultFormat {
-  return rowMode === 'array' ? ROWS_AS_ARRAYS : ROWS_AS_OBJECTS;
-}
-
-const ROWS_AS_OBJECTS = queryFormat(false, objectRows);
-const ROWS_AS_ARRAYS = queryFormat(true, arrayRows);
-
-function queryFormat(rowAsArray: boolean, rows: ResultFormat['rows']): ResultFormat {
-  return {
-    losesRepeatedNames: !rowAsArray,
-    needsTypes: true,
-    separator: Buffer.from(','),
-    rows,
-    open(out, fields) {
-      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray},"rows":[`);
-    },
-    close(out, outcome, warnings) {
-      out.text(`],${completion(outcome, warnings).slice(1)}`);
-    },
-  };
-}
-
-function describe({ name, type }: Field) {
-  return { name, dataTypeID: type.oid, dataType: type.name };
-}
-
-function completion({ rowCount, command, durationMs }: StatementOutcome, warnings: readonly Warning[]): string {
-  const list = warnings.length > 0 ? `,"warnings":${JSON.stringify(warnings)}` : '';
-  return `{"rowCount":${rowCount},"command":"${command}","durationMs":${durationMs}${list}}`;
-}
+import type { JsonBuffer } from '../../json/buffer.ts';
+import type { RowEncoder } from '../../json/row.ts';
+import type { Parts } from '../../json/value-encoder.ts';
+import type { PostgresType } from '../builtin-types.ts';
+import { completion, describe, jsonFormat } from './json-format.ts';
+import type { ResultFormat, RowMode } from './result-format.ts';
 
 /** One JSON document a line: `{fields, rowAsArray}`, `{row}` for each row, `{complete: {rowCount, command, durationMs, warnings?}}`. */
 export function linesFormat(rowMode: RowMode): ResultFormat {
   return rowMode === 'array' ? LINES_AS_ARRAYS : LINES_AS_OBJECTS;
 }
 
-const LINES_AS_OBJECTS = lines(ROWS_AS_OBJECTS, false);
-const LINES_AS_ARRAYS = lines(ROWS_AS_ARRAYS, true);
+const LINES_AS_OBJECTS = lines(jsonFormat('object'), false);
+const LINES_AS_ARRAYS = lines(jsonFormat('array'), true);
 
 const BEFORE_ROW = Buffer.from('{"row":');
 const BEHIND_ROW = Buffer.from('}\n');

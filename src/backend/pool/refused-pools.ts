@@ -8,7 +8,7 @@ const TRY_EVERY_MS = 200;
  * The pools whose waiters the server has refused a session, because all its connection slots are taken. Others may hold them, of whom
  * nothing is heard when they give some up. So one pool after another tries again, until a session is opened or nobody waits.
  */
-export class ServerRefusals {
+export class RefusedPools {
   /** In the order in which they try. */
   readonly #pools = new Set<OrganizationPool>();
   readonly #tryAgain: (pool: OrganizationPool) => void;

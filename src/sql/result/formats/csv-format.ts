@@ -1,6 +1,6 @@
-import type { JsonBuffer } from '../json/buffer.ts';
-import type { Field, RowEncoder } from '../json/row.ts';
-import { PART_BYTES, type Parts } from '../json/value-encoder.ts';
+import type { JsonBuffer } from '../../json/buffer.ts';
+import type { Field, RowEncoder } from '../../json/row.ts';
+import { PART_BYTES, type Parts } from '../../json/value-encoder.ts';
 import type { ResultFormat } from './result-format.ts';
 
 const [COMMA, QUOTE, LINE_FEED, CARRIAGE_RETURN] = [0x2c, 0x22, 0x0a, 0x0d];
