@@ -7,8 +7,8 @@ import type { ServedCluster } from './router/clusters/served-cluster.ts';
 import type { Clones } from './router/moves/clones.ts';
 import type { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import type { Operator } from './router/operator.ts';
+import { connectionLimitFor, limitConnections } from './router/placement/roles/connection-limits.ts';
 import { readerOf } from './router/placement/roles/reader-role.ts';
-import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
 
 const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;

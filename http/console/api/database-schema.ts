@@ -148,3 +148,8 @@ export interface Schema {
   readonly isComplete: boolean;
   readonly warnings?: readonly SchemaWarning[];
 }
+
+/** Whether it holds rows of its own, so that it has keys and indexes. */
+export function isTable({ kind }: SchemaTable): boolean {
+  return kind === 'table' || kind === 'partitioned table';
+}

@@ -15,7 +15,7 @@ import {
   lineNumbers,
   placeholder,
 } from '@codemirror/view';
-import { completion } from './completion/completion.ts';
+import { completion } from './completion/codemirror-completion.ts';
 import { textOf } from './document-text.ts';
 import type { EditorError, EditorHandle } from './editor-handle.ts';
 import { errorMark, showError } from './error-mark.ts';

@@ -2,7 +2,7 @@ import { signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { findCommands, screenCommands } from './commands.ts';
+import { findCommands, screenCommands } from './palette-commands.ts';
 import { shellCommands } from './shell-commands.ts';
 
 export const isPaletteOpen = signal(false);

@@ -16,7 +16,7 @@ import type { Cluster } from '../placement/cluster.ts';
 import { Platform } from '../placement/platform-sessions.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
-import { connectionLimitFor } from '../placement/roles/roles.ts';
+import { connectionLimitFor } from '../placement/roles/connection-limits.ts';
 import { Health } from './health.ts';
 import { LockExhaustion } from './lock-exhaustion.ts';
 import { openServerMonitoring, type ServerMonitoring } from './server-monitoring.ts';

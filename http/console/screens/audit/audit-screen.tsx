@@ -8,7 +8,7 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { me } from '../../session/session.ts';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import type { AuditEntry, AuditPage } from './audit.ts';
 import { searchAudit } from './audit.ts';
 import { EntryDialog } from './entry-dialog.tsx';

@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { type Tab, Tabs } from '../../parts/layout/tabs.tsx';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { AdviceTab } from './advice-tab.tsx';
 import { QueriesTab } from './queries-tab.tsx';

@@ -7,7 +7,7 @@ import { Section } from '../../parts/layout/section.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { type Me, me } from '../../session/session.ts';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { say } from '../../shell/toasts.tsx';
 import { CreateDialog, EditDialog, MadeKeyDialog, RevokeDialog, RotateDialog } from './key-dialogs.tsx';
 import { type Deed, KeyTable } from './key-table.tsx';

@@ -8,7 +8,7 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { me } from '../../session/session.ts';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { MigrationDialog } from './migration-dialog.tsx';
 import { listMigrations, type Migration } from './migrations.ts';

@@ -9,7 +9,7 @@ import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
 import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { type FoundDestruction, readScript, type Script } from './destructions.ts';
 import { begin, change, type Draft, draft, requestOf, rollbackText, sqlText } from './draft.ts';

@@ -37,17 +37,3 @@ export function objectsOf({ tables, sequences, types, functions, extensions }: S
     ...extensions.map((of) => ({ kind: 'extension' as const, of })),
   ];
 }
-
-/** Tables whose foreign keys refer to this one, with those keys; itself among them. */
-export function referencesTo(schema: Schema, { schema: schemaName, name }: SchemaTable) {
-  return schema.tables.flatMap((table) =>
-    table.foreignKeys
-      .filter(({ referencedSchema, referencedTable }) => referencedSchema === schemaName && referencedTable === name)
-      .map((key) => ({ table, key })),
-  );
-}
-
-/** Whether it holds rows of its own, so that it has keys and indexes. */
-export function isTable({ kind }: SchemaTable): boolean {
-  return kind === 'table' || kind === 'partitioned table';
-}

@@ -8,7 +8,7 @@ import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
-import { type Command, screenCommands } from '../../shell/commands.ts';
+import { type Command, screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { openChange } from './changes/open-change.ts';
 import { ShownChangeDialog } from './changes/shown-change-dialog.tsx';

@@ -9,7 +9,7 @@ import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loading } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { me } from '../../session/session.ts';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { listKeys } from '../keys/keys.ts';
 import { findSessions, SHOWN, searched, shown } from './filters.ts';
 import { setClock, useTicking } from './server-clock.tsx';

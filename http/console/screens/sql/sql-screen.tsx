@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
-import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { Editors } from './editors.tsx';
 import { saveQuestion } from './library/save-question.ts';
 import { PaneSplitter } from './pane-splitter.tsx';

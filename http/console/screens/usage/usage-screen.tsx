@@ -4,7 +4,7 @@ import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
-import { screenCommands } from '../../shell/commands.ts';
+import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { Charts } from './charts.tsx';
 import { Figures } from './figures.tsx';

@@ -1,46 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { roleVerifier } from '../../../auth/role-password.ts';
-import { ADVISORY_LOCKS } from '../../../catalog/database/advisory-locks.ts';
 import type { Cluster } from '../cluster.ts';
 import type { RunningProcess } from '../provisioner.ts';
+import { raiseConnectionLimit } from './connection-limits.ts';
 import { ownersRights } from './owners-group-role.ts';
 import { isReaderRole, ownerOf, readerOf } from './reader-role.ts';
 import { roleExists } from './role-exists.ts';
 import { RoleSessions } from './role-sessions.ts';
-
-/** In addition to the pool's sessions: one that terminates others, and one that has not quite ended. */
-const SPARE_SESSIONS = 2;
-
-/** The number of processes of the service that share the control database; see `ADVISORY_LOCKS.process`. */
-const PROCESSES = `
-  SELECT greatest(1, pg_catalog.count(DISTINCT objid))::int AS count FROM pg_catalog.pg_locks
-  WHERE locktype = 'advisory' AND classid = ${ADVISORY_LOCKS.process} AND objsubid = 2
-    AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`;
-
-/** @param backendsPerTenant how many sessions one process opens for an organization */
-export function connectionLimitFor(backendsPerTenant: number): number {
-  return backendsPerTenant + SPARE_SESSIONS;
-}
-
-/**
- * Sets the connection limit of roles that an earlier version, or one with other settings, has created.
- * @returns the error if one could not be set: the organization may hold a lock on its role
- */
-export async function limitConnections(session: pg.PoolClient, roles: readonly string[], limit: number): Promise<unknown> {
-  const { rows } = await session.query<{ name: string }>(
-    `SELECT rolname AS name FROM pg_catalog.pg_roles, (${PROCESSES}) AS processes
-     WHERE rolname = ANY ($1) AND rolconnlimit <> -1 AND rolconnlimit NOT BETWEEN $2 AND $2 * processes.count`,
-    [roles, limit],
-  );
-  let failure: unknown;
-  for (const { name } of rows) {
-    await session.query(`ALTER ROLE ${pg.escapeIdentifier(name)} CONNECTION LIMIT ${limit}`).catch((error: unknown) => {
-      failure = error;
-    });
-  }
-  return failure;
-}
 
 /** The platform role's operations on the roles of organizations. Roles are not specific to a database. */
 export class Roles {
@@ -72,19 +39,9 @@ export class Roles {
     return true;
   }
 
-  /**
-   * Raises the limit to that of all processes of the service together, when one of them has been refused a session.
-   * @returns whether it was raised
-   */
-  async raiseLimit(session: pg.PoolClient, role: string): Promise<boolean> {
-    const { rows } = await session.query<{ raised: number }>(
-      `SELECT $2 * processes.count AS raised FROM pg_catalog.pg_roles, (${PROCESSES}) AS processes
-       WHERE rolname = $1 AND rolconnlimit <> -1 AND rolconnlimit < $2 * processes.count`,
-      [role, this.#connectionLimit],
-    );
-    const raised = rows[0]?.raised;
-    if (raised !== undefined) await session.query(`ALTER ROLE ${pg.escapeIdentifier(role)} CONNECTION LIMIT ${raised}`);
-    return raised !== undefined;
+  /** @see raiseConnectionLimit */
+  raiseLimit(session: pg.PoolClient, role: string): Promise<boolean> {
+    return raiseConnectionLimit(session, role, this.#connectionLimit);
   }
 
   /**

@@ -1,7 +1,6 @@
-import type { ForeignKey, Schema, SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
+import { type ForeignKey, isTable, type Schema, type SchemaColumn, type SchemaTable } from '../../../api/database-schema.ts';
 import { formatType } from '../../../format.ts';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
-import { isTable } from '../schema-objects.ts';
 
 export const ROW_PX = 19;
 export const HEAD_PX = 28;

@@ -1,11 +1,10 @@
-import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
+import { isTable, type SchemaColumn, type SchemaTable } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { hrefOf } from '../../../shell/route.ts';
 import { openChange } from '../changes/open-change.ts';
-import { isTable } from '../schema-objects.ts';
 
 export function ColumnTable({ table, canChange }: { readonly table: SchemaTable; readonly canChange: boolean }) {
   if (table.columns.length === 0) return <p class="muted">It has no columns.</p>;

@@ -1,9 +1,9 @@
-import type { ForeignKey, Schema, SchemaTable } from '../../../api/database-schema.ts';
+import { type ForeignKey, isTable, type Schema, type SchemaTable } from '../../../api/database-schema.ts';
 import { Section } from '../../../parts/layout/section.tsx';
 import { Table } from '../../../parts/table.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
-import { isTable, referencesTo } from '../schema-objects.ts';
 import { TableLink } from './table-link.tsx';
+import { referencesTo } from './table-references.ts';
 
 /** Keys, unique columns, checks. */
 export function Constraints({ table }: { readonly table: SchemaTable }) {

@@ -1,10 +1,9 @@
-import type { SchemaTable } from '../../../api/database-schema.ts';
+import { isTable, type SchemaTable } from '../../../api/database-schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { goTo } from '../../../shell/route.ts';
 import { openInEditor } from '../../sql/sql-screen-state.ts';
 import { type ObjectKind, openChange } from '../changes/open-change.ts';
-import { isTable } from '../schema-objects.ts';
 import { ObjectActions } from './object-actions.tsx';
 
 const KINDS: Readonly<Record<SchemaTable['kind'], ObjectKind>> = {

@@ -1,18 +1,18 @@
 import { signal } from '@preact/signals';
-import type { Schema, SchemaTable } from '../../../api/database-schema.ts';
+import { isTable, type Schema, type SchemaTable } from '../../../api/database-schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { type Tab, Tabs } from '../../../parts/layout/tabs.tsx';
 import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';
-import { isTable, referencesTo } from '../schema-objects.ts';
 import { ColumnTable } from './column-table.tsx';
 import { Constraints, References } from './constraints.tsx';
 import { IndexTable, PolicyList, TriggerList } from './indexes-policies-triggers.tsx';
 import { ObjectPage } from './object-page-layout.tsx';
 import { TableActions } from './table-actions.tsx';
 import { TableLink } from './table-link.tsx';
+import { referencesTo } from './table-references.ts';
 
 /** Which part is shown; it stays from one table to the next. */
 const part = signal('structure');

@@ -5,7 +5,7 @@ import { Empty } from '../../../parts/empty.tsx';
 import { Grid } from '../../../parts/grid/grid.tsx';
 import { ScreenPage } from '../../../parts/layout/screen-page.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
-import { screenCommands } from '../../../shell/commands.ts';
+import { screenCommands } from '../../../shell/palette-commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
 import { openInEditor } from '../../sql/sql-screen-state.ts';
 import { StagedBar } from '../edit/staged-bar.tsx';

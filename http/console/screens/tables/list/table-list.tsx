@@ -11,7 +11,7 @@ import { Section } from '../../../parts/layout/section.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
-import { screenCommands } from '../../../shell/commands.ts';
+import { screenCommands } from '../../../shell/palette-commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
 import { stagedIn } from '../browse/open-tables.ts';
 import { tableName } from '../sql/table-name.ts';
