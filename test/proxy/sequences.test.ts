@@ -12,7 +12,7 @@ let organization: TestOrganization;
 let clients: AnyClient[];
 const BACKENDS = 4;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(BACKENDS), POSTERN_QUEUE_TIMEOUT_MS: '5000' });
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(BACKENDS), POSTERN_QUEUE_TIMEOUT_MS: '15000' });
 });
 afterAll(() => service.close());
 beforeEach(async () => {
