@@ -261,7 +261,9 @@ export function serviceError(error: unknown, maxBodyBytes?: number): ServiceErro
         `the request body is larger than ${maxBodyBytes === undefined ? 'it may be' : `${maxBodyBytes} bytes`}`,
       );
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return new ServiceError('unsupported_media_type', 'the body must be sent as application/json');
+      return new ServiceError('unsupported_media_type', 'the body must be sent as application/json', {
+        hint: 'Add the header "Content-Type: application/json".',
+      });
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return new ServiceError('invalid_request', 'the body is not as long as Content-Length says');
     case 'FST_ERR_BAD_URL':

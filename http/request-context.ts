@@ -1,3 +1,4 @@
+import { ServiceError } from '../src/errors.ts';
 import type { ObservedStatement, Origin, Traffic } from '../src/observation.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
@@ -14,7 +15,7 @@ export interface RequestContext extends Indexed {
   /** Triggered when the client disconnects before it has the whole reply, or the call is to end. */
   readonly disconnect: DisconnectSignal;
   /** The whole reply has been written to the socket. */
-  whole: boolean;
+  isReplySent: boolean;
   /** Set by authentication. */
   tenant: Tenant | undefined;
   /** Ends what admission has granted. */
@@ -55,7 +56,7 @@ export function openContext(origin: Origin): RequestContext {
     origin,
     startedAt: performance.now(),
     disconnect: new DisconnectSignal(),
-    whole: false,
+    isReplySent: false,
     tenant: undefined,
     leave: undefined,
     body: undefined,
@@ -74,6 +75,12 @@ export function openContext(origin: Origin): RequestContext {
     sessionNumber: undefined,
     index: -1,
   };
+}
+
+/** The authenticated caller of an operation that needs a key. */
+export function tenantOf({ call }: { readonly call: RequestContext }): Tenant {
+  if (call.tenant === undefined) throw new ServiceError('internal', 'an operation that needs a key ran without authentication');
+  return call.tenant;
 }
 
 const MAX_USER_AGENT = 500;

@@ -15,12 +15,12 @@ import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import type { CountLimit, OpenCountLimit } from '../src/runtime/limits/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
+import { ClientConnection, type ClientStream } from './client-connection.ts';
 import { errorResponse, tooManyClients } from './errors.ts';
 import type { LoginMethod } from './login/authentication.ts';
-import { ClientConnection, type ClientStream } from './login/client-connection.ts';
 import { handshake, type TlsPolicy } from './login/handshake.ts';
 import { logIn } from './login/log-in.ts';
-import { ClientGone } from './login/login-messages.ts';
+import { ClientGone } from './login/login-message-reader.ts';
 import { UnauthenticatedClients } from './login/unauthenticated-clients.ts';
 import { actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
@@ -97,9 +97,9 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: new OrganizationDirectory(),
+      organizations: new OrganizationDirectory(),
       multiplexers: options.multiplexers,
-      messageRoom: new MemoryBudget(BUFFER_BOUNDS),
+      messageBudget: new MemoryBudget(BUFFER_BOUNDS),
       clientsOfOrganization: options.clientsOfOrganization,
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
@@ -131,7 +131,7 @@ export class WireServer {
 
   /** For the list of sessions. */
   get sessions(): SessionSource {
-    return this.#context.tenants;
+    return this.#context.organizations;
   }
 
   /** How many sessions are in a transaction, or have requests that are not answered. */

@@ -4,7 +4,6 @@ import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts'
 import type { StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
-import type { StartupMessage } from '../src/protocol/startup.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/leases/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
@@ -14,8 +13,9 @@ import type { Tenant } from '../src/router/tenant.ts';
 import type { CountLimit } from '../src/runtime/limits/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { randomSecretBytes } from '../src/runtime/random.ts';
+import type { ClientConnection } from './client-connection.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';
-import type { ClientConnection } from './login/client-connection.ts';
+import type { AuthenticatedClient } from './login/log-in.ts';
 import { type SessionStart, startSession } from './login/session-start.ts';
 import { pinsOf } from './pinning/pin-explanations.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
@@ -35,19 +35,12 @@ export interface SessionContext {
   readonly pinned: PinListener;
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
-  readonly tenants: OrganizationDirectory;
+  readonly organizations: OrganizationDirectory;
   readonly multiplexers: Multiplexers;
   /** The memory budget for incomplete messages that cannot be forwarded yet. */
-  readonly messageRoom: MemoryBudget;
+  readonly messageBudget: MemoryBudget;
   /** Client connections of each organization at once. */
   readonly clientsOfOrganization: CountLimit;
-}
-
-/** An authenticated client. */
-export interface AuthenticatedClient {
-  readonly tenant: Tenant;
-  readonly startup: StartupMessage;
-  readonly origin: Origin;
 }
 
 const DEPRECATED_FEATURE = '01P01';
@@ -65,22 +58,22 @@ export async function openSession(
   context: SessionContext,
 ): Promise<void> {
   const { id } = tenant.organization;
-  const { clientsOfOrganization, tenants } = context;
+  const { clientsOfOrganization, organizations } = context;
   if (!clientsOfOrganization.tryEnter(id) && !(await clientsOfOrganization.enter(id))) {
     throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
   }
-  const shared = tenants.enter(tenant);
+  const shared = organizations.enter(tenant);
   try {
     const rewriter = schemaRewriterOf(tenant);
     const start = await startSession(startup, shared, rewriter, () => leaseFor(client, tenant, context.router));
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, rewriter, start, secretKey, shared, context });
     const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
-    client.hold(start.welcome, keyData, ...noticeOf(tenant));
+    client.hold(start.firstMessages, keyData, ...noticeOf(tenant));
     client.write(READY_IDLE);
     session.start();
   } catch (error) {
-    tenants.leave(tenant, shared);
+    organizations.leave(tenant, shared);
     clientsOfOrganization.leave(id);
     throw error;
   }
@@ -144,7 +137,7 @@ class Session implements SessionServices, ReachableSession {
     this.registry = this.multiplexer.registry;
     this.parseCache = shared.parseCache;
     this.statementMemory = shared.statementMemory;
-    this.bufferBudget = new BufferBudget(context.messageRoom, tenant.organization.id);
+    this.bufferBudget = new BufferBudget(context.messageBudget, tenant.organization.id);
     this.#client = client;
     this.router = context.router;
     this.tenant = tenant;
@@ -154,7 +147,7 @@ class Session implements SessionServices, ReachableSession {
     this.#context = context;
     this.usage = context.router.catalog.usage.counters.of(tenant.organization.id);
     this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
-    this.#pins = new Pins(start.settings, start.whole, context.pinned, shared.sequences);
+    this.#pins = new Pins(start.settings, start.wantsOwnBackend, context.pinned, shared.sequences);
     this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
     this.#open = { session: this.#relay, revoked: tenant.revoked, index: -1 };
   }
@@ -189,14 +182,14 @@ class Session implements SessionServices, ReachableSession {
 
   /** Removes the session from the service. */
   #forget(): void {
-    const { router, open, watchdog, tenants, clientsOfOrganization } = this.#context;
+    const { router, open, watchdog, organizations, clientsOfOrganization } = this.#context;
     const { own } = this.processIds;
     watchdog.forget(this.#relay);
     open.delete(this.#open);
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);
-    tenants.leave(this.tenant, this.#shared);
+    organizations.leave(this.tenant, this.#shared);
     clientsOfOrganization.leave(this.tenant.organization.id);
   }
 

@@ -4,7 +4,7 @@ import { parseCommand } from './admin/commands.ts';
 import { openOperator } from './admin/open-operator.ts';
 import { UsageError } from './admin/usage-error.ts';
 import { ConfigError, readConfig } from './config.ts';
-import { EmbeddedError } from './embedded/errors.ts';
+import { EmbeddedError } from './embedded/embedded-error.ts';
 import { ServiceError } from './errors.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 
@@ -18,10 +18,12 @@ try {
     await session.close();
   }
 } catch (error) {
+  const isUsage = error instanceof UsageError;
   const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
   const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
-  process.stderr.write(`${error instanceof UsageError ? '' : 'postern: '}${text}\n`);
-  process.exitCode = error instanceof UsageError ? 2 : 1;
+  const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
+  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
+  process.exitCode = isUsage ? 2 : 1;
 }
 
 /** Ctrl-D is an empty answer. */

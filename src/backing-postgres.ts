@@ -2,11 +2,11 @@ import type { Config } from './config.ts';
 import { findRunningServer } from './embedded/running-server.ts';
 import { startEmbedded } from './embedded.ts';
 import type { Observe } from './observation.ts';
-import type { AdminConnection } from './router/placement/admin-connection.ts';
+import type { AdminLogin } from './router/placement/server/admin-login.ts';
 
 /** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
 export interface BackingPostgres {
-  readonly admin: string | AdminConnection;
+  readonly admin: string | AdminLogin;
   readonly secret: string;
 }
 

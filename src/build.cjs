@@ -92,6 +92,8 @@ async function compile(folder) {
 async function buildConsole(folder) {
   try {
     await require(CONSOLE).buildConsole(folder);
+    // Its process would stay as long as the service that is started after the build.
+    await require('esbuild').stop();
     return 0;
   } catch (error) {
     process.stderr.write(`postern: the console cannot be built: ${error.message}\n`);

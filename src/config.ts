@@ -13,13 +13,21 @@ export class ConfigError extends Error {
 }
 
 const whole = (fallback: number, min: number, max: number) =>
-  z.string().regex(/^\d+$/, 'must be a whole number').transform(Number).pipe(z.number().min(min).max(max)).default(fallback);
+  z
+    .string()
+    .refine((text) => isWhole(text, min, max), `must be a whole number from ${min} to ${max}`)
+    .transform(Number)
+    .default(fallback);
+
+const oneOf = <const Words extends readonly string[]>(words: Words) => z.enum(words, { error: `must be one of ${words.join(', ')}` });
 
 const port = (fallback: number) => whole(fallback, 0, 65_535);
 const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
 const deadline = (fallback: number) => whole(fallback, 1, 2_147_483_647);
 
 const host = z.string().refine(isHost, 'must be a host name or an IP address, without scheme, port or brackets');
+
+const WORKERS_MAX = 256;
 
 const bytes = whole(0, 0, Number.MAX_SAFE_INTEGER);
 
@@ -53,30 +61,29 @@ const schema = z.object({
   POSTERN_OPS_PORT: port(9464),
   /** The host in connection strings, if it differs from the address that the service listens on. */
   POSTERN_PUBLIC_HOST: host.optional(),
-  POSTERN_PLACEMENT: z.enum(['database', 'schema']).default('database'),
-  POSTERN_ALLOW_XPATH: z.enum(['off', 'on']).default('off'),
-  POSTERN_QUERY_STATISTICS: z.enum(['off', 'on']).default('on'),
+  POSTERN_PLACEMENT: oneOf(['database', 'schema']).default('database'),
+  POSTERN_ALLOW_XPATH: oneOf(['off', 'on']).default('off'),
+  POSTERN_QUERY_STATISTICS: oneOf(['off', 'on']).default('on'),
   POSTERN_CONTROL_DATABASE: z
     .string()
     .regex(/^[a-z_][a-z0-9_]{0,50}$/, 'must be a plain lower-case name')
     .default('postern_control'),
   POSTERN_TLS_CERT: z.string().optional(),
   POSTERN_TLS_KEY: z.string().optional(),
-  POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
+  POSTERN_TLS: oneOf(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
   POSTERN_CORS_ORIGINS: originList,
-  POSTERN_CONSOLE: z.enum(['on', 'off']).default('on'),
-  POSTERN_SIGNUP: z.enum(['open', 'invite', 'closed']).default('open'),
+  POSTERN_CONSOLE: oneOf(['on', 'off']).default('on'),
+  POSTERN_SIGNUP: oneOf(['open', 'invite', 'closed']).default('open'),
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
   POSTERN_WORKERS: z
     .string()
-    .regex(/^(?:auto|\d+)$/, 'must be a whole number, or auto')
+    .refine((text) => text === 'auto' || isWhole(text, 1, WORKERS_MAX), `must be auto, or a whole number from 1 to ${WORKERS_MAX}`)
     .default('1')
-    .transform((text) => (text === 'auto' ? availableParallelism() : Number(text)))
-    .pipe(z.number().min(1).max(256))
+    .transform((text) => (text === 'auto' ? Math.min(availableParallelism(), WORKERS_MAX) : Number(text)))
     .describe('Processes that share the ports; auto: one for each processor'),
   POSTERN_PIPELINE_DEPTH: whole(8, 1, 64).describe(
     'How many short reads of several clients may be in one backend session at once; 1: no sharing',
@@ -109,7 +116,7 @@ const schema = z.object({
   POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),
   POSTERN_REPLACE_TIMEOUT_MS: milliseconds(3_600_000).describe('How long a worker that has been replaced waits for its clients to leave'),
   POSTERN_AUDIT_DAYS: whole(90, 1, 36_500),
-  POSTERN_LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
+  POSTERN_LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 });
 
 /**
@@ -131,7 +138,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     throw new ConfigError('POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY');
   }
   if (config.DATABASE_URL !== undefined && config.POSTERN_SECRET === undefined) {
-    throw new ConfigError("POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)");
+    throw new ConfigError('POSTERN_SECRET: is required with DATABASE_URL: set it to the output of `openssl rand -hex 32`, and keep it');
   }
   return Object.freeze(config);
 }
@@ -178,6 +185,10 @@ export function isOfAnOrganization(url: string): boolean {
 /** Whether this is a host name or an IP address, without a port or brackets. */
 export function isHost(text: string): boolean {
   return isIP(text) !== 0 || /^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$/i.test(text);
+}
+
+function isWhole(text: string, min: number, max: number): boolean {
+  return /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max;
 }
 
 /** As browsers write it in the header Origin: with no path, and no port where it is the usual one. */

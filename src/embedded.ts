@@ -2,16 +2,18 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword, roleVerifier } from './auth/role-password.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
-import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, replaceFile } from './embedded/data-directory.ts';
-import { EmbeddedError, hasCode, reasonOf } from './embedded/errors.ts';
+import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf } from './embedded/data-directory.ts';
+import { EmbeddedError } from './embedded/embedded-error.ts';
 import { linkExtensions } from './embedded/extensions.ts';
+import { replaceFile } from './embedded/files-and-folders.ts';
 import { initialise, SUPERUSER } from './embedded/initdb.ts';
 import { ensureSecret } from './embedded/secret-file.ts';
 import { type Account, canEnter, serverAccount } from './embedded/server-account.ts';
-import { PORT, Postmaster } from './embedded/server-process/postmaster.ts';
+import { PORT, Postmaster, whileSessionsLinger } from './embedded/server-process/postmaster.ts';
 import { stopOrphan } from './embedded/server-process/shutdown.ts';
-import { setSuperuserPassword, whileSessionsLinger } from './embedded/server-process/superuser-password.ts';
+import { setSuperuserPassword } from './embedded/server-process/superuser-password.ts';
 import type { Observe } from './observation.ts';
+import { hasCode, reasonOf } from './system-errors.ts';
 
 export interface EmbeddedOptions {
   /** Created when it does not exist. Holds the secret, the server's log, and the cluster or a link to it. */

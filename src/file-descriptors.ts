@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { devNull } from 'node:os';
 import type { Observe } from './observation.ts';
+import { hasCode } from './system-errors.ts';
 
 /** How many files the process may have open; undefined if unknown or unlimited. Node raises the limit to the hard limit when it starts. */
 export function openFilesLimit(): number | undefined {
@@ -49,5 +50,5 @@ export function watchDescriptors(observe: Observe): () => void {
 }
 
 export function isOutOfFiles(cause: unknown): boolean {
-  return cause instanceof Error && 'code' in cause && (cause.code === 'EMFILE' || cause.code === 'ENFILE');
+  return hasCode(cause, 'EMFILE', 'ENFILE');
 }

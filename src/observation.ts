@@ -102,7 +102,7 @@ export type Observation =
   /** A request at the wire door has been answered without an error. */
   | { readonly name: 'wire.query' }
   /** A request at the wire door has failed. */
-  | { readonly name: 'wire.query.failed'; readonly sqlstate: string }
+  | { readonly name: 'wire.query.failed'; readonly organizationId: string; readonly sqlstate: string }
   /** A wire session has been pinned to its backend for this reason, or is no longer. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }

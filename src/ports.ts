@@ -6,7 +6,12 @@ import { codeOf } from './protocol/postgres-error.ts';
 export const PORT_SETTINGS = ['POSTERN_HTTP_PORT', 'POSTERN_PG_PORT', 'POSTERN_OPS_PORT'] as const;
 type PortSetting = (typeof PORT_SETTINGS)[number];
 
-const OF_THE_ADDRESS = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'];
+/** Where the address is at fault, whichever the port. */
+const ADDRESS_FAULTS: ReadonlyMap<string, string> = new Map([
+  ['ENOTFOUND', 'no address is known for this name'],
+  ['EAI_AGAIN', 'the name server does not answer'],
+  ['EADDRNOTAVAIL', 'this machine does not have this address'],
+]);
 
 /**
  * Finds out whether the service can listen, before it does what takes long, such as making a cluster.
@@ -46,7 +51,7 @@ export async function listenOn<Listening>(
   try {
     return await listen(host, port);
   } catch (error) {
-    throw cannotListen(setting, port, error);
+    throw cannotListen(setting, host, port, error);
   }
 }
 
@@ -57,15 +62,16 @@ export function portOf(server: Pick<Server, 'address'>): number {
 }
 
 /** Names the setting at fault, and what to set. An address that is not this machine's is not the port's fault. */
-function cannotListen(setting: PortSetting, port: number, error: unknown): ConfigError {
+function cannotListen(setting: PortSetting, host: string, port: number, error: unknown): ConfigError {
   const code = codeOf(error);
   if (code === 'EADDRINUSE') {
     return new ConfigError(`${setting}: port ${port} is taken: set ${setting}=0 for any free port, or another number`);
   }
   if (code === 'EACCES')
     return new ConfigError(`${setting}: port ${port} is for root: set ${setting}=0 for any free port, or 1024 or more`);
-  const message = error instanceof Error ? error.message : String(error);
-  return new ConfigError(`${OF_THE_ADDRESS.includes(code) ? 'POSTERN_HOST' : setting}: ${message}`);
+  const fault = ADDRESS_FAULTS.get(code);
+  if (fault !== undefined) return new ConfigError(`POSTERN_HOST: cannot listen on ${host}: ${fault}`);
+  return new ConfigError(`${setting}: ${error instanceof Error ? error.message : String(error)}`);
 }
 
 async function listen(host: string, port: number): Promise<Server> {

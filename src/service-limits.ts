@@ -58,7 +58,7 @@ export function connectionLimits(
   const limits = { http: lesser(http, Math.max(left / 3, left - 2 * wire)), wire: lesser(wire, Math.max(left / 3, (left - http) / 2)) };
   observe({
     name: 'service.warning',
-    message: `the limit of open files is ${openFiles}, the settings need ${others + wanted}: POSTERN_HTTP_CONNECTIONS_MAX is lowered to ${limits.http}, POSTERN_CLIENTS_MAX to ${limits.wire}`,
+    message: `the limit of open files (ulimit -n) is ${openFiles}, the settings need ${others + wanted}: POSTERN_HTTP_CONNECTIONS_MAX is lowered to ${limits.http}, POSTERN_CLIENTS_MAX to ${limits.wire}`,
   });
   return limits;
 }

@@ -1,6 +1,6 @@
 import { CatalogMigrationError } from './catalog/database/migrate.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
-import { EmbeddedError } from './embedded/errors.ts';
+import { EmbeddedError } from './embedded/embedded-error.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';

@@ -22,6 +22,7 @@ import { openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe, type Observer } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
+import { exhaustionObserver } from './observers/exhaustion.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedMoves, undoInterruptedSignUps } from './organization-upkeep.ts';
@@ -34,20 +35,20 @@ import { RefusalLimit } from './router/authentication/refusal-limit.ts';
 import { Clusters } from './router/clusters/clusters.ts';
 import { lockObserver } from './router/clusters/lock-exhaustion.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
-import { controlConnection } from './router/clusters/served-cluster.ts';
 import { Clones } from './router/moves/clones.ts';
 import { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import { Operator } from './router/operator.ts';
+import { controlConnection } from './router/placement/cluster.ts';
 import { clusterOptions, prepareCluster } from './router/placement/cluster-setup.ts';
-import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
+import { relationCounters } from './router/placement/shared-database/schema-size-and-counters.ts';
 import { Router } from './router/router.ts';
-import { Sessions } from './router/sessions/sessions.ts';
+import { Sessions } from './router/sessions/sessions-of-all-processes.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { connectionLimits, localLimits } from './service-limits.ts';
 import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
-import { DataSizes } from './sql/inspection/data-sizes.ts';
+import { DataSizes } from './sql/inspection/organization-data-sizes.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
 import type { SharedParts } from './workers/shared-parts.ts';
 
@@ -115,6 +116,7 @@ export async function startService(config: Config, observer: Observer, { console
       metrics.handlers,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
+      exhaustionObserver(log),
       lockObserver(() => [...(clusters?.up.values() ?? [])].map(({ locks }) => locks)),
     );
     clusters = new Clusters({
@@ -257,7 +259,7 @@ export async function startService(config: Config, observer: Observer, { console
       },
       close: async (reason = 'closed') => {
         const busy = { transactions: wire.transactions, requests: admission.requests };
-        observe({ name: 'service.stopping', reason, ...busy, message: stopMessage(busy, config) });
+        observe({ name: 'service.stopping', reason, ...busy, message: stopMessage(busy, config, reason) });
         stopping.abort();
         if (config.POSTERN_DRAIN_MS > 0) await delay(config.POSTERN_DRAIN_MS);
         await closeAll();

@@ -14,15 +14,20 @@ export async function clientsLeft(
   while (wire.size + http.requests > 0 && performance.now() < until) await delay(EMPTY_CHECK_MS);
 }
 
+/** Why a process stops that others have taken the place of. */
+export const REPLACED = 'replaced';
+
 /** What a service that stops waits for, for the log. */
 export function stopMessage(
   { transactions, requests }: { readonly transactions: number; readonly requests: number },
   config: Config,
+  reason: string,
 ): string {
   const busy = [counted(transactions, 'transaction'), counted(requests, 'request')].filter((text) => text !== undefined).join(' and ');
   const drains = config.POSTERN_DRAIN_MS === 0 ? 'stopping' : `stopping in ${config.POSTERN_DRAIN_MS / 1_000} s`;
   const waits = busy === '' ? drains : `${drains}: waits up to ${config.POSTERN_SHUTDOWN_TIMEOUT_MS / 1_000} s for ${busy}`;
-  return `${waits}; a second Ctrl-C or signal ends it at once`;
+  // Signals are for all workers, and the others stay.
+  return reason === REPLACED ? waits : `${waits}; a second Ctrl-C or signal ends it at once`;
 }
 
 function counted(number: number, what: string): string | undefined {

@@ -18,10 +18,10 @@ export default defineConfig({
     root: new URL('.', import.meta.url).pathname,
     setupFiles: ['support/files.setup.ts'],
     // These end what would never end. None of them is a measure of speed: a busy machine may take ten times as long as an idle one.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     // As long as eventually() waits.
-    expect: { poll: { timeout: 60_000 } },
+    expect: { poll: { timeout: 120_000 } },
     projects: [
       {
         extends: true,

@@ -6,7 +6,7 @@ import { type ConnectionErrorCode, renderConnectionError } from '../errors.ts';
 import { isAnswered } from './pipelined-responses.ts';
 
 /** Parse errors, except those for a request that ends early. */
-export function isNonsense({ code }: NodeJS.ErrnoException): boolean {
+export function isMalformedRequest({ code }: NodeJS.ErrnoException): boolean {
   return code?.startsWith('HPE_') === true && code !== 'HPE_INVALID_EOF_STATE';
 }
 
@@ -18,13 +18,13 @@ export function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, d
 }
 
 /** Closes a connection whose request has not arrived completely in time. */
-export function refuseLate(socket: Socket): void {
+export function refuseTimedOut(socket: Socket): void {
   if (socket.writable) socket.write(tooLate());
   socket.destroy();
 }
 
 /** Closes a connection that the client has ended within a request. */
-export function refuseHalf(socket: Socket): void {
+export function refuseIncomplete(socket: Socket): void {
   if (socket.writable) socket.write(malformed());
   socket.destroy();
 }

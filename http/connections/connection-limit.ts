@@ -3,12 +3,13 @@ import type { Server, Socket } from 'node:net';
 import type { Observe } from '../../src/observation.ts';
 import { ConnectionCount } from '../../src/runtime/limits/connection-count.ts';
 import type { CountLimit, OpenCountLimit } from '../../src/runtime/limits/count-limit.ts';
+import { ScheduledInput } from './scheduled-input.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 
 export interface ConnectionLimitOptions {
   /** Of all processes that serve the port. */
   readonly limit: OpenCountLimit;
-  /** Those of each organization with a valid key, also of all processes: they are kept, whoever else comes. */
+  /** Connections on which a valid key has been seen, by organization, of all processes too. New connections never close these. */
   readonly authenticated: CountLimit;
   readonly deadlines: ServerDeadlines;
   readonly observe: Observe;
@@ -72,6 +73,7 @@ export class ConnectionLimit {
 
   /** Called when a request on the connection has a valid key of that organization. */
   authenticated(socket: Socket, organizationId: string): void {
+    ScheduledInput.of(socket)?.belongsTo(organizationId);
     const connection = this.#bySocket.get(socket);
     if (connection === undefined || connection.organizationId !== undefined || !connection.isOpen) return;
     const { authenticated } = this.#options;

@@ -1,6 +1,7 @@
 import type { RequestListener, Server, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { ScheduledInput } from './scheduled-input.ts';
 
 /** How many requests may wait on one connection before it is not read any more. All requests of the last chunk may exceed it. */
 const WAITING_MAX = 100;
@@ -108,9 +109,12 @@ export class PipelinedResponses {
       return;
     }
     // Other connections are served in between, however many requests wait here.
-    setImmediate(() => {
+    const begin = () => {
       if (socket.writable && this.#due.has(socket)) this.#begin(socket, due, next);
-    });
+    };
+    const input = ScheduledInput.of(socket);
+    if (input === undefined) setImmediate(begin);
+    else input.schedule(begin);
     if (due.length === WAITING_MAX / 2 && this.#held.delete(socket)) socket.resume();
   }
 

@@ -5,7 +5,7 @@ import type { Tenant } from '../../src/router/tenant.ts';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { RequestContext } from '../request-context.ts';
 
-/** Has requests that nobody else keeps a list of. */
+/** A part of the door that keeps its own list of requests. */
 interface RequestHolder {
   calls(): Iterable<RequestContext>;
 }

@@ -2,7 +2,7 @@ import { createServer as createPlainServer, type RequestListener, type Server, t
 import { createServer as createTlsServer } from 'node:https';
 import { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { isNonsense, refuseConnection } from './connection-errors.ts';
+import { isMalformedRequest, refuseConnection } from './connection-errors.ts';
 import { PipelinedResponses } from './pipelined-responses.ts';
 import { acceptUpgrades, type TakeOver } from './upgrade.ts';
 
@@ -90,7 +90,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   // A server may ignore unknown expectations (RFC 9110 section 10.1.1). Node would refuse them with an empty 417.
   server.on('checkExpectation', (request, reply) => server.emit('request', request, reply));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (!isNonsense(error) || !replies.closeAfterLast(socket)) refuseConnection(error, socket, replies.on(socket));
+    if (!isMalformedRequest(error) || !replies.closeAfterLast(socket)) refuseConnection(error, socket, replies.on(socket));
   });
   return {
     server,

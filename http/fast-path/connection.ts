@@ -6,7 +6,8 @@ import type { Indexed } from '../../src/runtime/indexed-set.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/reused-read-buffers.ts';
-import { refuseHalf, refuseLate } from '../connections/connection-errors.ts';
+import { refuseIncomplete, refuseTimedOut } from '../connections/connection-errors.ts';
+import { ScheduledInput } from '../connections/scheduled-input.ts';
 import type { ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/parse-json.ts';
 import type { RequestContext } from '../request-context.ts';
@@ -16,7 +17,7 @@ import { type ExchangeContext, QueryExchange } from './query-request-and-reply.t
 import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
 
-/** The owner of connections whose requests are all simple. */
+/** The owner of connections on which only plain requests have arrived. */
 export interface FastPathHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
@@ -24,21 +25,21 @@ export interface FastPathHost {
   readonly isEnding: boolean;
   /** No more requests are accepted here; the server refuses them. */
   readonly isDraining: boolean;
-  /** For requests that have not come as a whole. */
+  /** The memory of requests that have not arrived completely. */
   readonly parts: MemoryBudget;
   /** Passes the connection to the server, with the bytes received of a request. */
   leave(connection: FastPathConnection, bytes: Buffer): void;
   closed(connection: FastPathConnection): void;
 }
 
-/** A client's connection while it has sent only simple requests for `/api/query`. */
+/** A client's connection, while all its requests are plain queries, or are refused. */
 export class FastPathConnection implements Indexed, InputSource {
   index = -1;
   readonly socket: Socket;
   readonly #host: FastPathHost;
   #exchange: QueryExchange | RefusedExchange | undefined;
   /** An incomplete request, or bytes received while another request is being answered. */
-  #come: Buffer | undefined;
+  #received: Buffer | undefined;
   /** For all of a request whose body has come in part. */
   #reserved: MemoryReservation | undefined;
   /** Schedules the input of the organization; set with its first request. */
@@ -55,7 +56,8 @@ export class FastPathConnection implements Indexed, InputSource {
   constructor(socket: Socket, host: FastPathHost) {
     this.socket = socket;
     this.#host = host;
-    if (!(socket instanceof TLSSocket)) readIntoSharedBuffer(socket);
+    // A connection that comes back from Node's server has its input through the stream.
+    if (!(socket instanceof TLSSocket) && ScheduledInput.of(socket) === undefined) readIntoSharedBuffer(socket);
     socket.on('data', this.#data);
     socket.on('end', this.#ended);
     socket.on('timeout', this.#timedOut);
@@ -90,10 +92,10 @@ export class FastPathConnection implements Indexed, InputSource {
     if (this.#exchange !== undefined || this.#isDeferred) return;
     const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
     const waited = now - this.#waitsSince;
-    if (this.#come !== undefined) {
-      if (waited > requestTimeoutMs) refuseLate(this.socket);
+    if (this.#received !== undefined) {
+      if (waited > requestTimeoutMs) refuseTimedOut(this.socket);
     } else if (!this.#hasServed) {
-      if (waited > headersTimeoutMs) refuseLate(this.socket);
+      if (waited > headersTimeoutMs) refuseTimedOut(this.socket);
     } else if (waited > keepAliveTimeoutMs) {
       this.socket.destroy();
     }
@@ -101,16 +103,16 @@ export class FastPathConnection implements Indexed, InputSource {
 
   readonly #data = (chunk: Buffer): void => {
     turnStartedAt();
-    const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
+    const received = this.#received === undefined ? chunk : Buffer.concat([this.#received, chunk]);
     const input = this.#input;
-    if (this.#exchange !== undefined || this.#isDeferred) this.#keep(come);
-    else if (input === undefined) this.#take(come);
+    if (this.#exchange !== undefined || this.#isDeferred) this.#keep(received);
+    else if (input === undefined) this.#take(received);
     else if (input.begin()) {
-      this.#take(come);
+      this.#take(received);
       input.end();
     } else {
       this.#isDeferred = true;
-      this.#keep(come);
+      this.#keep(received);
       input.defer(this);
     }
   };
@@ -119,13 +121,13 @@ export class FastPathConnection implements Indexed, InputSource {
     const { socket } = this;
     this.#isDeferred = false;
     if (socket.isPaused()) socket.resume();
-    if (this.#come !== undefined && !socket.destroyed) this.#take(this.#come);
+    if (this.#received !== undefined && !socket.destroyed) this.#take(this.#received);
     if (socket.readableEnded) this.#ended();
   }
 
-  /** Serves a request; pending until its reply is sent. */
+  /** Keeps the bytes until the request that is being served has been answered, or the scheduler has time for them. */
   #keep(bytes: Buffer): void {
-    this.#come = bytes;
+    this.#received = bytes;
     if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
   }
 
@@ -178,7 +180,7 @@ export class FastPathConnection implements Indexed, InputSource {
       this.#reserved = reserved;
       this.#waitsSince = performance.now();
     }
-    this.#come = bytes;
+    this.#received = bytes;
   }
 
   #release(): void {
@@ -186,6 +188,7 @@ export class FastPathConnection implements Indexed, InputSource {
     this.#reserved = undefined;
   }
 
+  /** Starts a request. `#served` is called when its reply has been sent. */
   #serve(request: PlainQueryRequest, bytes: Buffer, tenant: Tenant | undefined): void {
     const body = readBody(bytes.subarray(request.bodyStart));
     if (body === undefined) {
@@ -193,7 +196,7 @@ export class FastPathConnection implements Indexed, InputSource {
       return;
     }
     this.#release();
-    this.#come = undefined;
+    this.#received = undefined;
     this.#scheduleAs(request.keyDigest, tenant);
     const exchange = new QueryExchange(this.#host.context, this.socket, request, this.#keepAliveS, this.#served);
     this.#exchange = exchange;
@@ -202,7 +205,7 @@ export class FastPathConnection implements Indexed, InputSource {
 
   #refuse(request: PlainQueryRequest | RefusableRequest, refusal: Refusal): void {
     this.#release();
-    this.#come = undefined;
+    this.#received = undefined;
     const exchange = new RefusedExchange(this.#host.context, this.socket, request, refusal, this.#keepAliveS, this.#served);
     this.#exchange = exchange;
     exchange.start();
@@ -226,12 +229,12 @@ export class FastPathConnection implements Indexed, InputSource {
     this.#hasServed = true;
     this.#waitsSince = performance.now();
     // If the reply did not have `Connection: close`, a request received after it gets a reply that has.
-    if (isLast || (this.#host.isDraining && this.#come === undefined)) {
+    if (isLast || (this.#host.isDraining && this.#received === undefined)) {
       this.socket.destroySoon();
       return;
     }
     if (this.socket.isPaused()) this.socket.resume();
-    if (this.#come !== undefined) this.#take(this.#come);
+    if (this.#received !== undefined) this.#take(this.#received);
   };
 
   #leave(bytes: Buffer): void {
@@ -252,7 +255,7 @@ export class FastPathConnection implements Indexed, InputSource {
   /** The client has closed its sending side. As in Node's own server, a reply that has not begun is not sent. */
   readonly #ended = (): void => {
     if (this.#isDeferred) return;
-    if (this.#exchange === undefined && this.#come !== undefined) refuseHalf(this.socket);
+    if (this.#exchange === undefined && this.#received !== undefined) refuseIncomplete(this.socket);
     else this.socket.end();
   };
 

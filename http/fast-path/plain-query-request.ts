@@ -2,7 +2,7 @@ import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './request-head.ts';
 
-/** A request for `/api/query` of the simplest form. */
+/** A plain request: for `/api/query`, with headers that are all known, each once, and a body whose length is given. */
 export interface PlainQueryRequest {
   readonly kind: 'plain';
   readonly host: string;
@@ -20,13 +20,13 @@ export interface PlainQueryRequest {
   readonly end: number;
 }
 
-/** A larger request is not simple. This much is read before the key is checked. */
+/** A larger request is not plain. This much is read before the key is checked. */
 export const PLAIN_MAX_BYTES = 65_536;
 
 /** Visible characters and spaces in well-formed lines: a head that has only one interpretation. */
 const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
 
-/** The headers of a simple request, and the values they may have. */
+/** The headers of a plain request, and the values they may have. */
 const MEANINGFUL: Readonly<Record<string, RegExp>> = {
   host: /./,
   authorization: /./,

@@ -239,7 +239,7 @@ export class QueryExchange {
   /** When a connection is destroyed, unsent bytes count as sent; the close event reports the request. */
   #sent(error: Error | null | undefined): void {
     if (this.#isOver || error != null || this.#socket.destroyed) return;
-    this.call.whole = true;
+    this.call.isReplySent = true;
     this.#end();
     this.#done();
   }

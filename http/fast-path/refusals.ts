@@ -10,7 +10,7 @@ import type { ClientAddress } from '../plugins/client-address.ts';
 import type { RefusalCounter } from '../plugins/refusals/refusal-throttle.ts';
 import { noRoute, type PathPatterns } from '../plugins/refusals/unknown-routes.ts';
 import { originOf, requestIdOf } from '../request-context.ts';
-import { suggestPath } from '../responses/suggestions.ts';
+import { suggestPath } from '../responses/did-you-mean.ts';
 import type { PlainQueryRequest } from './plain-query-request.ts';
 import type { RefusableRequest } from './refusable-request.ts';
 import { writeHead } from './reply-head.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import { describeUnknown, NAMES_MAX } from './validation-messages.ts';
 
-/** No schema has so many fields. */
+/** More than any schema has. */
 const FIELDS_MAX = 100;
 /** Limit of all other texts; values of parameters have none. */
 const TEXT_MAX_CHARACTERS = 16_384;

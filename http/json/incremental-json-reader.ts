@@ -11,7 +11,7 @@ export const MAX_VALUES = 1_000_000;
 const MEMBERS_MAX = 100_000;
 /** The limit for the outermost object, which is a request with known fields. */
 const FIELDS_MAX = 1_000;
-/** No number of Postgres has so many digits. */
+/** More digits than any number of Postgres has. */
 const NUMBER_MAX_BYTES = 150_000;
 
 const [COMMA, COLON] = [0x2c, 0x3a];

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../docs/json-schema.ts';
-import { suggestMember } from '../responses/suggestions.ts';
+import { suggestMember } from '../responses/did-you-mean.ts';
 
 /** The schema of a field, by its path in a body. */
 export function fieldAt(schema: JsonSchema, path: readonly PropertyKey[]): JsonSchema {
@@ -82,7 +82,7 @@ function exampleValue(all: JsonSchema): unknown {
   }
 }
 
-/** So many names are listed. */
+/** How many names are listed. */
 export const NAMES_MAX = 5;
 const NAME_MAX_CHARACTERS = 100;
 

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import { requireDatabase, type Tenant } from '../../src/router/tenant.ts';
 import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
 import { warnOfReplacement } from '../plugins/reply-headers.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';
@@ -36,6 +36,6 @@ async function byPassword(
   }
   const { user, password, database } = connection;
   const tenant = await authenticator.authenticate({ kind: 'password', user, apiKey: password }, origin);
-  if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
+  requireDatabase(tenant, database);
   return tenant;
 }

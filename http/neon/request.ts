@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
+import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/transactions/transaction-modes.ts';
 import { validate } from '../json/validation.ts';
 import { parameterTexts } from './parameters.ts';
 import { neonFormat } from './result-format.ts';

@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
+import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-modes.ts';
 import { totalOf } from '../../src/sql/result/statement-outcome.ts';
-import type { SessionOptions } from '../../src/sql/session/session.ts';
+import type { SessionOptions } from '../../src/sql/session/sql-session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
-import { tenantOf } from '../plugins/bearer.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
+import { tenantOf } from '../request-context.ts';
 import { JSON_TYPE } from '../responses/media-types.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import type { DocumentedOperation } from '../routes/operation.ts';

@@ -52,9 +52,3 @@ export const INVALID = new ServiceError('unauthorized', 'the API key is not vali
 export function bearerTokenOf(authorization: string): string | undefined {
   return /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1];
 }
-
-/** The authenticated caller of an operation that needs a key. */
-export function tenantOf({ call }: FastifyRequest): Tenant {
-  if (call.tenant === undefined) throw new ServiceError('internal', 'an operation that needs a key ran without authentication');
-  return call.tenant;
-}

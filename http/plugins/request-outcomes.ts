@@ -77,7 +77,7 @@ function observed({ sql, command, paramCount }: ObservedStatement, ended: Statem
 }
 
 function outcomeOf(call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): Outcome {
-  const ok = call.whole && httpStatus < 400 && call.sqlstate === undefined;
+  const ok = call.isReplySent && httpStatus < 400 && call.sqlstate === undefined;
   return {
     status: ok ? 'ok' : 'error',
     httpStatus,

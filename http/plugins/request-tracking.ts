@@ -31,12 +31,12 @@ export function trackRequests(
     const { socket } = request.raw;
     // A reply also counts as finished when its connection was destroyed before all of it was sent.
     reply.raw.on('finish', () => {
-      call.whole = !socket.destroyed;
+      call.isReplySent = !socket.destroyed;
     });
     // Fastify's own onResponse is not called for interrupted replies.
     reply.raw.once('close', () => {
       underWay.delete(call);
-      if (!call.whole) call.disconnect.happen();
+      if (!call.isReplySent) call.disconnect.happen();
       call.leave?.();
       void whenDone(call.work).then(() => {
         call.body?.end();

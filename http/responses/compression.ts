@@ -94,12 +94,12 @@ function* copiesOf(body: Buffer): Generator<Buffer> {
   for (let at = 0; at < body.length; at += CHUNK_BYTES) yield Buffer.from(body.subarray(at, at + CHUNK_BYTES));
 }
 
-/** Bodies that are the same for everybody, by which they are found again, and their compressed forms. */
+/** The compressed forms of bodies that are sent to many callers, by the identity of the body. */
 const shared = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>();
 
 /**
- * Lets a body that is sent again and again be compressed, once for each coding, for whoever asks.
- * @param known forms that there are already
+ * Has a body that is sent again and again compressed only once for each coding.
+ * @param known its compressed forms that exist already
  */
 export function shareCompressed(body: Buffer, known: Readonly<Partial<Record<Coding, Buffer>>> = {}): Buffer {
   const forms = Object.entries(known).map(([coding, form]) => [coding as Coding, Promise.resolve(form)] as const);

@@ -26,7 +26,7 @@ export function connectionDetails(
   const { host, port, sslmode } = addressOf(isHost(asked) ? asked : undefined);
   const userinfo = apiKey === undefined ? id : `${id}:${apiKey}`;
   const authority = `${host.includes(':') ? `[${host}]` : host}:${port}`;
-  // Where there is TLS, a URL that falls back to plain text would help nobody but who sits in between.
+  // If there is TLS, the URL demands it: a client that falls back to plain text could be made to by an attacker on the network.
   const mode = sslmode === 'disable' ? 'disable' : 'require';
   return {
     connection: { host, port, user: id, database: id, sslmode },

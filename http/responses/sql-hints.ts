@@ -1,5 +1,5 @@
 import type { ErrorFields } from '../../src/protocol/error-fields.ts';
-import { Lexer, Token } from '../../src/syntax/scanner.ts';
+import { Lexer, Token } from '../../src/syntax/tokens/scanner.ts';
 
 /** Only the beginning of a statement is searched for parameters of another style. */
 const SEARCHED_MAX_CHARACTERS = 16_384;
@@ -12,7 +12,7 @@ const [SYNTAX_ERROR, INSUFFICIENT_PRIVILEGE, NOT_SUPPORTED, UNDEFINED_FUNCTION, 
   '42704',
 ];
 
-/** What somebody can do about an error of Postgres, who comes from another database, from psql, or from a server of his own. */
+/** What to do about an error of Postgres, for callers who are used to another database, to psql, or to a server of their own. */
 export function sqlHint({ code, message, hint }: ErrorFields, sql = ''): string | undefined {
   switch (code) {
     case SYNTAX_ERROR:

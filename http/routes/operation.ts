@@ -5,7 +5,7 @@ import type { KeyScope } from '../../src/catalog/keys/api-key.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import { validate } from '../json/validation.ts';
-import { tenantOf } from '../plugins/bearer.ts';
+import { tenantOf } from '../request-context.ts';
 import { noQuery } from './request-schemas.ts';
 
 export interface ReplyDescription {

@@ -10,7 +10,7 @@ import type { Authenticator } from '../../src/router/authentication/authenticato
 import type { Clones } from '../../src/router/moves/clones.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
-import type { Sessions } from '../../src/router/sessions/sessions.ts';
+import type { Sessions } from '../../src/router/sessions/sessions-of-all-processes.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { RefusalCounter } from '../plugins/refusals/refusal-throttle.ts';
 import type { WireAddress } from '../responses/connection-details.ts';

@@ -116,7 +116,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get canRunAgain(): boolean {
-    return this.cancels?.isAsked !== true && this.#session.inFlight.isUntold;
+    return this.cancels?.isAsked !== true && this.#session.inFlight.isUnanswered;
   }
 
   get isAtWork(): boolean {
@@ -132,7 +132,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   requeue(): boolean {
-    if (!this.#session.inFlight.isUntold) return false;
+    if (!this.#session.inFlight.isUnanswered) return false;
     const isCanceled = this.cancels?.isAsked === true;
     this.#forget();
     this.#session.events.runElsewhere(isCanceled);

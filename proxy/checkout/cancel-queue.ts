@@ -94,7 +94,7 @@ export class CancelQueue {
     return replies.onlyOurs || (replies.oldestBatch !== batch && !replies.copyIn);
   }
 
-  /** The backend is given back: whoever gets it next has to wait for the cancel request. */
+  /** The backend is given back. @returns resolves when the cancel request has arrived: no other session may get the backend before */
   takeUnderWay(): Promise<void> | undefined {
     const { underWay } = this;
     this.underWay = undefined;

@@ -5,6 +5,7 @@ import { type ShareableRequest, type SharedBackend, type ShareMode, suits, type 
 import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
+import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import { shareableRequest } from '../multiplex/shareable-request.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
@@ -20,6 +21,7 @@ interface CheckoutSession {
   readonly statements: ClientStatements;
   readonly names: PendingNames;
   readonly gate: Gate;
+  readonly inFlight: RequestInFlight;
   readonly link: BackendLink;
   readonly events: CheckoutListener;
   readonly isOver: boolean;
@@ -62,13 +64,15 @@ export class Checkout implements WaitingClient {
 
   /** Puts the request behind a similar request of another client, if that is possible. */
   #tryShare(request: Buffer, mode: ShareMode): BackendConnection | undefined {
-    const { services } = this.#session;
+    const { services, inFlight } = this.#session;
     const { multiplexer } = services;
     const now = performance.now();
     multiplexer.contended(now);
     if (multiplexer.depth <= 1 || !services.mayKeepBusy(mode === 'quick')) return undefined;
     const shareable = this.#shareable(request);
-    if (shareable === undefined || !suits(shareable.latency, mode)) return undefined;
+    if (shareable === undefined) return undefined;
+    inFlight.expect(request, shareable.latency);
+    if (!suits(shareable.latency, mode)) return undefined;
     const shared = multiplexer.find(shareable, now, mode, false);
     if (shared === undefined) return undefined;
     this.#enterPipeline(shared);

@@ -1,11 +1,17 @@
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { message } from '../../src/protocol/frontend-encoder.ts';
-import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
+import { TimeSlices } from '../../src/runtime/event-loop.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { Reason } from '../relay/input-gate.ts';
 import { endByFailure } from '../relay/session-end.ts';
 import type { WireSession } from '../relay/wire-session.ts';
-import { inspectInSlices } from './large-text.ts';
+import { StreamedAuditedText } from './audited-ddl-text.ts';
+import { PIECE_BYTES, piecesOf, type RewrittenText, StreamedTraits } from './large-text.ts';
+
+const BEGINNING_BYTES = 8_192;
 
 /** Whether the scanner's message, which is rewritten, has a text so long that rewriting it at once would delay other sessions. */
 export function isLargeText({ largeText }: WireSession, { first, type, length, last }: FrameScanner): boolean {
@@ -43,4 +49,21 @@ async function rewrittenMessage(
   const end = original.indexOf(0, start);
   const rewritten = await rewrite(original.subarray(start, end));
   return message(original[0] ?? 0, original.subarray(5, start), rewritten?.sql ?? original.subarray(start, end), original.subarray(end));
+}
+
+/** Inspects the text of a complete Query or Parse in time slices. */
+async function inspectInSlices(message: Buffer): Promise<RewrittenText> {
+  const traits: SessionTraits[] = [];
+  const slices = new TimeSlices();
+  const passing = new StreamedTraits();
+  const audited = new StreamedAuditedText('');
+  const isQuery = message[0] === FrontendType.Query;
+  const start = isQuery ? HEADER_BYTES : stringEnd(message, HEADER_BYTES, message.length) + 1;
+  for (let at = start; at < message.length; at += PIECE_BYTES) {
+    const end = Math.min(message.length, at + PIECE_BYTES);
+    traits.push(...passing.traitsIn(message, at, end));
+    for (const piece of piecesOf(message, at, end)) audited.add(piece);
+    await slices.pause();
+  }
+  return { traits, audited, beginning: message.toString('latin1', start, Math.min(start + BEGINNING_BYTES, message.length)) };
 }

@@ -1,14 +1,9 @@
-import { stringEnd } from '../../src/protocol/body-reader.ts';
-import { FrontendType } from '../../src/protocol/frontend.ts';
-import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
-import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
+import type { AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
 const OVERLAP = 128;
-const PIECE_BYTES = 65_536;
-const BEGINNING_BYTES = 8_192;
+export const PIECE_BYTES = 65_536;
 
 /** Finds the traits of a text that is too long to be inspected before it is sent, piece by piece while it is forwarded. */
 export class StreamedTraits {
@@ -56,21 +51,4 @@ export interface RewrittenText {
   readonly audited: AuditedText;
   /** The beginning of the text that the client has sent, as Latin-1. */
   readonly beginning: string;
-}
-
-/** Inspects the text of a complete Query or Parse in time slices. */
-export async function inspectInSlices(message: Buffer): Promise<RewrittenText> {
-  const traits: SessionTraits[] = [];
-  const slices = new TimeSlices();
-  const passing = new StreamedTraits();
-  const audited = new StreamedAuditedText('');
-  const isQuery = message[0] === FrontendType.Query;
-  const start = isQuery ? HEADER_BYTES : stringEnd(message, HEADER_BYTES, message.length) + 1;
-  for (let at = start; at < message.length; at += PIECE_BYTES) {
-    const end = Math.min(message.length, at + PIECE_BYTES);
-    traits.push(...passing.traitsIn(message, at, end));
-    for (const piece of piecesOf(message, at, end)) audited.add(piece);
-    await slices.pause();
-  }
-  return { traits, audited, beginning: message.toString('latin1', start, Math.min(start + BEGINNING_BYTES, message.length)) };
 }

@@ -1,16 +1,16 @@
 import { recordText } from '../../src/catalog/audit/entries/statement-record.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
-import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
+import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';
+import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
 import { ANY_OBJECT_CHANGE, objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { noticeTraits, statementSent } from '../pinning/before-statement.ts';
 import { type Translated, translateProcessIds } from '../pinning/process-id-translation.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
-import { type ShownRows, shownRows } from '../relay/reply-rewriting.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
-import { type Batch, DdlAudit } from './ddl-audit.ts';
+import { DdlAudit } from './ddl-audit.ts';
 import { piecesOf, type RewrittenText, StreamedText } from './large-text.ts';
 import { MAX_REWRITTEN_BYTES } from './text-limits.ts';
 
@@ -18,17 +18,6 @@ import { MAX_REWRITTEN_BYTES } from './text-limits.ts';
  * These functions take the texts of a client's Query and Parse messages, note their traits, record them for the audit log, and
  * rewrite them for the placement.
  */
-
-/** Stands beside a Sync, Query or FunctionCall in the reply queue. */
-export interface RequestEnd {
-  readonly batch: Batch | undefined;
-  /** Names that a Query deallocates and that have not been answered yet, in order. */
-  readonly deallocations: string[];
-  /** The replacements made in the text of a Query. */
-  readonly edits: Edits;
-  /** What changes the rows for the client. */
-  readonly shown: ShownRows | undefined;
-}
 
 /** @returns the text for the audit log, if it may change objects or roles */
 export function inspectText(session: WireSession, text: string, isWhole: boolean): AuditedText | undefined {
@@ -92,7 +81,7 @@ export interface InspectedQuery {
 
 /**
  * Inspects the text of a Query, and rewrites it.
- * @param end where the text ends in the scanner's buffer, if that is only its beginning: {@link textPasses} inspects the rest
+ * @param end where the text ends in the scanner's buffer, if that is only its beginning: {@link inspectRest} inspects the rest
  * @throws as {@link demandWhole}
  */
 export function inspectQuery(session: WireSession, scanner: FrameScanner, text: string, end: number | undefined): InspectedQuery {
@@ -101,12 +90,12 @@ export function inspectQuery(session: WireSession, scanner: FrameScanner, text: 
   const traits = end === undefined ? sessionTraitsOf(text) : inspectBeginning(session, text, audited);
   if (traits === NO_TRAITS && session.services.rewriter === undefined) return { sent: text, traits, edits: NO_EDITS };
   if (end === undefined) inspectTraits(session, traits);
-  else textPasses(session, scanner, end);
+  else inspectRest(session, scanner, end);
   const { sql, edits } = rewriteText(session, text);
   return { sent: traits.mentionsPids ? translated(session, sql).text : sql, traits, edits };
 }
 
-/** Inspects the beginning of a long text; {@link textPasses} inspects the rest. @param audited as {@link inspectText} returned it */
+/** Inspects the beginning of a long text; {@link inspectRest} inspects the rest. @param audited as {@link inspectText} returned it */
 export function inspectBeginning(
   session: WireSession,
   text: string,
@@ -122,7 +111,7 @@ export function inspectBeginning(
 }
 
 /** Inspects a further part of a long text that is forwarded. */
-export function textPasses(session: WireSession, { buffer, end }: FrameScanner, start: number): void {
+export function inspectRest(session: WireSession, { buffer, end }: FrameScanner, start: number): void {
   const { largeText } = session;
   if (!(largeText instanceof StreamedText)) return;
   const { traits, audited } = largeText;
@@ -161,7 +150,7 @@ export function awaitSignals({ link, events }: WireSession, signals: readonly Pr
   if (signals.length > 0) void link.holdBackUntil(Promise.all(signals)).then(() => events.continueInput());
 }
 
-/** @param definition shares the message's memory and begins with the text; whoever keeps it copies it */
+/** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
 export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
   const traits = sessionTraitsOf(text);
   const { sql, edits } = rewriteText(session, text);
@@ -173,21 +162,9 @@ export function preparedOf(session: WireSession, text: string, definition: Buffe
     traits,
     edits,
     signals,
+    deallocates: traits.deallocates ? deallocatedNames(text) : NO_NAMES,
     watched,
   };
 }
 
-/** The client's request ends here. @returns what has to be known when its reply arrives, if anything */
-export function endRequest(
-  session: WireSession,
-  deallocations: string[] = [],
-  edits: Edits = NO_EDITS,
-  shows?: SessionTraits['shows'],
-): RequestEnd | undefined {
-  const batch = session.audit?.take();
-  const shown = shows && shownRows(session.services, shows);
-  const isPlain = batch === undefined && deallocations.length === 0 && edits.length === 0 && shown === undefined;
-  return isPlain ? undefined : { batch, deallocations, edits, shown };
-}
-
-const NO_EDITS: Edits = [];
+const NO_NAMES: readonly string[] = [];

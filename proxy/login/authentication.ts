@@ -6,8 +6,8 @@ import { decodePasswordMessage, decodeSaslInitialResponse } from '../../src/prot
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { randomSecretBytes } from '../../src/runtime/random.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import { protocolViolation } from '../errors.ts';
-import type { ClientConnection } from './client-connection.ts';
 
 /** The authentication method. `cleartext` is used only where something else encrypts the connection. */
 export interface LoginMethod {

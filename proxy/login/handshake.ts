@@ -6,10 +6,10 @@ import {
   type StartupMessage,
   type StartupPacket,
   unsupportedProtocol,
-} from '../../src/protocol/startup.ts';
+} from '../../src/protocol/startup/startup-packet.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import { protocolViolation } from '../errors.ts';
-import type { ClientConnection } from './client-connection.ts';
-import { ClientGone } from './login-messages.ts';
+import { ClientGone } from './login-message-reader.ts';
 import type { TlsIdentity } from './tls-certificate.ts';
 
 /** Whether and how the wire door uses TLS. */
@@ -19,7 +19,7 @@ export interface TlsPolicy {
   readonly identity: () => TlsIdentity | undefined;
 }
 
-export type Opening = StartupMessage | Extract<StartupPacket, { readonly name: 'CancelRequest' }>;
+export type StartupOrCancel = StartupMessage | Extract<StartupPacket, { readonly name: 'CancelRequest' }>;
 
 /** ContentType handshake(22) of a TLS record (RFC 8446 section 5.1): the client starts TLS without an SSLRequest. */
 const TLS_HANDSHAKE = 0x16;
@@ -34,7 +34,7 @@ const MAX_STARTUP_BYTES = 10_000;
  * @throws ServiceError to be sent as FATAL; ClientGone when nothing can be sent
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
-export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
+export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<StartupOrCancel> {
   if ((await client.login.firstByte()) === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
   const first = decodePacket(client, await readPacket(client));
   const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
@@ -62,7 +62,7 @@ function isEncryptionRequest(packet: StartupPacket): packet is EncryptionRequest
 }
 
 /** Answers each kind of encryption request at most once, and none on an encrypted connection. @returns the next packet */
-async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<Opening> {
+async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<StartupOrCancel> {
   const answered = new Set<string>();
   for (let packet: StartupPacket = first; ; packet = decodePacket(client, await readPacket(client))) {
     if (!isEncryptionRequest(packet)) return packet;

@@ -1,12 +1,19 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
-import type { StartupMessage } from '../../src/protocol/startup.ts';
+import type { StartupMessage } from '../../src/protocol/startup/startup-packet.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
-import type { AuthenticatedClient } from '../session.ts';
+import { requireDatabase, type Tenant } from '../../src/router/tenant.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
-import type { ClientConnection } from './client-connection.ts';
 
 const MAX_NAME_BYTES = 63;
+
+/** An authenticated client. */
+export interface AuthenticatedClient {
+  readonly tenant: Tenant;
+  readonly startup: StartupMessage;
+  readonly origin: Origin;
+}
 
 /**
  * Authenticates a client by its startup message, and checks what else that asks for.
@@ -23,8 +30,7 @@ export async function logIn(
   const origin = originOf(client, startup);
   const tenant = await authenticate(client, user, authenticator, { method, channelBinding: client.channelBinding }, origin);
   if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
-  const database = startup.parameters.get('database') || user;
-  if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
+  requireDatabase(tenant, startup.parameters.get('database') || user);
   return { tenant, startup, origin };
 }
 

@@ -5,8 +5,8 @@ import { discardState } from '../../src/backend/reset.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
-import type { StartupMessage } from '../../src/protocol/startup.ts';
-import type { Setting } from '../../src/protocol/startup-options.ts';
+import type { Setting } from '../../src/protocol/startup/startup-options.ts';
+import type { StartupMessage } from '../../src/protocol/startup/startup-packet.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
@@ -18,9 +18,9 @@ export interface SessionStart {
   /** ParameterStatus values as Postgres reports them after login. */
   readonly parameters: ReadonlyMap<string, string>;
   /** AuthenticationOk and these values, as messages. */
-  readonly welcome: Buffer;
-  /** The client asked to keep one backend for the whole session. */
-  readonly whole: boolean;
+  readonly firstMessages: Buffer;
+  /** The client has asked for a backend of its own (`postern.pool=session`). */
+  readonly wantsOwnBackend: boolean;
 }
 
 /** What earlier logins of the organization have found out. */
@@ -42,19 +42,19 @@ export function startSession(
   rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): SessionStart | Promise<SessionStart> {
-  const asked = wanted(startup, rewriter);
+  const asked = requestedStart(startup, rewriter);
   return known.starts.get(keyOf(asked.settings)) ?? newStart(asked, known, rewriter, lease);
 }
 
 async function newStart(
-  { settings, whole }: Wanted,
+  { settings, wantsOwnBackend }: RequestedStart,
   known: KnownStarts,
   rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): Promise<SessionStart> {
   const parameters = await parametersOf(settings, known, lease);
   const seen = new Map([...parameters].map(([parameter, value]) => [parameter, rewriter?.clientSetting(parameter, value) ?? value]));
-  const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
+  const start = { settings: byName(settings), parameters: seen, firstMessages: encodeFirstMessages(seen), wantsOwnBackend };
   // Clients with the same settings share one object, so that equal settings are recognized by identity.
   known.starts.set(keyOf(settings), start);
   return start;
@@ -74,23 +74,23 @@ async function parametersOf(
   const key = keyOf(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
   let parameters = known.parameters.get(key);
   if (parameters === undefined) {
-    parameters = await tryOut(settings, lease);
+    parameters = await tryOnBackend(settings, lease);
     known.parameters.set(key, parameters);
   }
   return name === undefined ? parameters : new Map([...parameters, ['application_name', name]]);
 }
 
-function welcome(parameters: ReadonlyMap<string, string>): Buffer {
+function encodeFirstMessages(parameters: ReadonlyMap<string, string>): Buffer {
   const statuses = [...parameters].map(([parameter, value]) => encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
   return Buffer.concat([encodeBackendMessage({ name: 'AuthenticationOk' }), ...statuses]);
 }
 
-interface Wanted {
+interface RequestedStart {
   readonly settings: readonly Setting[];
-  readonly whole: boolean;
+  readonly wantsOwnBackend: boolean;
 }
 
-function wanted(startup: StartupMessage, rewriter: SchemaRewriter | undefined): Wanted {
+function requestedStart(startup: StartupMessage, rewriter: SchemaRewriter | undefined): RequestedStart {
   const { settings, own } = startupSettings(startup);
   // In SQL these are settings like any other.
   settings.push(...own);
@@ -105,15 +105,15 @@ function wanted(startup: StartupMessage, rewriter: SchemaRewriter | undefined): 
   }
   return {
     settings: rewriter === undefined ? settings : settings.map(([name, value]) => [name, rewriter.serverSetting(name, value)]),
-    whole: own.some(([, value]) => value === 'session'),
+    wantsOwnBackend: own.some(([, value]) => value === 'session'),
   };
 }
 
-async function tryOut(settings: readonly Setting[], takeLease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {
+async function tryOnBackend(settings: readonly Setting[], takeLease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {
   const lease = await takeLease();
   const { backend } = lease;
   try {
-    await makePlain(backend);
+    await makePristine(backend);
     const changed = await applySettings(backend, settings);
     backend.session.settingsMade(byName(settings));
     const parameters = new Map([...backend.parameters, ...changed]);
@@ -147,7 +147,7 @@ function setConfigMessages(settings: readonly Setting[]): Buffer {
   return Buffer.concat([serialize.parse({ text: SET_CONFIG }), ...calls, serialize.sync()]);
 }
 
-async function makePlain(backend: BackendConnection): Promise<void> {
+async function makePristine(backend: BackendConnection): Promise<void> {
   if (backend.session.settings.size === 0 || (await discardState(backend))) return;
   throw new ServiceError('backend_lost', 'the connection to the database server was lost');
 }

@@ -1,5 +1,5 @@
-import type { StartupMessage } from '../../src/protocol/startup.ts';
-import { parseOptions, type Setting } from '../../src/protocol/startup-options.ts';
+import { parseOptions, type Setting } from '../../src/protocol/startup/startup-options.ts';
+import type { StartupMessage } from '../../src/protocol/startup/startup-packet.ts';
 
 /**
  * The settings in a client's startup packet, in the order in which Postgres applies them: those in

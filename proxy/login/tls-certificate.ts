@@ -4,6 +4,7 @@ import { createSecureContext, type SecureContext } from 'node:tls';
 import { tlsServerEndPoint } from '../../src/auth/channel-binding.ts';
 import { type Config, ConfigError } from '../../src/config.ts';
 import type { Observe } from '../../src/observation.ts';
+import { reasonOf } from '../../src/system-errors.ts';
 
 /** The service's certificate and key for TLS handshakes. */
 export interface TlsIdentity {
@@ -55,8 +56,8 @@ export class TlsFiles {
 
 /** Checks certificate, key and their match one by one, so that the error can name the wrong file. */
 function readIdentity(certPath: string, keyPath: string): TlsIdentity {
-  const cert = blame('POSTERN_TLS_CERT', () => readFileSync(certPath));
-  const key = blame('POSTERN_TLS_KEY', () => readFileSync(keyPath));
+  const cert = blame(`POSTERN_TLS_CERT: ${certPath} cannot be read`, () => readFileSync(certPath));
+  const key = blame(`POSTERN_TLS_KEY: ${keyPath} cannot be read`, () => readFileSync(keyPath));
   const certificate = blame(`POSTERN_TLS_CERT: ${certPath} is no PEM certificate`, () => new X509Certificate(cert));
   const privateKey = blame(`POSTERN_TLS_KEY: ${keyPath} is no unencrypted PEM private key`, () => createPrivateKey(key));
   // OpenSSL itself reports a mismatch only if the key has the same type as the certificate's.
@@ -73,6 +74,6 @@ function blame<T>(what: string, attempt: () => T): T {
   try {
     return attempt();
   } catch (error) {
-    throw new ConfigError(`${what}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new ConfigError(`${what}: ${reasonOf(error)}`, { cause: error });
   }
 }

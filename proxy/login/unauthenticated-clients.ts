@@ -2,8 +2,8 @@ import { randomInt } from 'node:crypto';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import { ConnectionCount } from '../../src/runtime/limits/connection-count.ts';
 import type { OpenCountLimit } from '../../src/runtime/limits/count-limit.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import { errorResponse, tooManyClients } from '../errors.ts';
-import type { ClientConnection } from './client-connection.ts';
 
 /**
  * The connections that are not authenticated yet. If there are too many, a random one is closed for each that comes. Real clients have

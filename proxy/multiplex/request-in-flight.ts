@@ -16,30 +16,40 @@ interface TimedSession {
   readonly timed: ServerStatement | 'text' | 'none';
 }
 
-/** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
+/** The request that a client waits for, and how long it takes. Only a single request is kept, and only if it has arrived completely. */
 export class RequestInFlight {
   readonly #session: TimedSession;
   #bytes: Buffer | undefined;
   /** The number of bytes that had been written to the client before. */
   #writtenBefore = 0;
-  /** When the requests ahead of it in the backend's pipeline had been answered, on performance.now()'s clock; 0: there were none. */
+  /** When the last request ahead of it in a shared pipeline was answered, on performance.now()'s clock; 0: none was ahead. */
   #behindUntil = 0;
-  /** Not looked for yet: undefined. */
+  /** Undefined until it has been looked up; null: the request has none. */
   #latency: StatementLatency | null | undefined;
+  /** The request whose latency is known although it has not begun. */
+  #expected: Buffer | undefined;
 
   constructor(session: TimedSession) {
     this.#session = session;
+  }
+
+  /** Keeps the latency that has been found at checkout, so that it need not be looked for when the request has been answered. */
+  expect(request: Buffer, latency: StatementLatency | undefined): void {
+    this.#expected = request;
+    this.#latency = latency;
   }
 
   begin(request: Buffer): void {
     this.#bytes = request;
     this.#writtenBefore = this.#session.toClient.written;
     this.#behindUntil = 0;
-    this.#latency = undefined;
+    if (this.#expected !== request || this.#session.timed === 'none') this.#latency = undefined;
+    this.#expected = undefined;
   }
 
   end(): void {
     this.#bytes = undefined;
+    this.#expected = undefined;
   }
 
   /** The request; undefined where there is none, or more than one. */
@@ -47,25 +57,25 @@ export class RequestInFlight {
     return this.#bytes;
   }
 
-  /** Nothing of the answer has gone out: it can be run again. */
-  get isUntold(): boolean {
+  /** No byte of the reply has been sent to the client, so the request can be run again. */
+  get isUnanswered(): boolean {
     return this.#bytes !== undefined && this.#writtenBefore === this.#session.toClient.written;
   }
 
-  /** Sent ahead, behind others', it is being run now. */
+  /** All requests ahead of it in the shared pipeline have been answered, so the backend runs it now. */
   slotStarted(now: number): void {
     this.#behindUntil = now;
   }
 
-  /** Since when it has been running, if others may follow it in this mode. */
+  /** @returns when it began to run, if other clients' requests may enter the pipeline behind it in this mode */
   shareableSince(mode: ShareMode): number | undefined {
-    const isShareable = this.isUntold && this.#session.replies.isShareable && suits(this.#latencyOf(), mode);
+    const isShareable = this.isUnanswered && this.#session.replies.isShareable && suits(this.#latencyOf(), mode);
     return isShareable ? Math.max(this.#session.since, this.#behindUntil) : undefined;
   }
 
   /**
    * @param askedAt when it was sent
-   * @param again it has held up others, and is going to be run again
+   * @param again it has delayed others and will be run again
    */
   answered(askedAt: number, again: boolean): void {
     const { since, services } = this.#session;

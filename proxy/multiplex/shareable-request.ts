@@ -4,14 +4,14 @@ import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
-import { stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, queryText } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 
-/** One whole request that only runs something, and leaves nothing behind in the session that runs it. */
+/** A request that has arrived completely, and leaves no state in the session that runs it. */
 class WireRequest implements ShareableRequest {
   readonly latency: StatementLatency;
   /** Undefined for a Query. */
@@ -41,7 +41,7 @@ export interface ShareableContext {
 
 const SHAREABLE_MAX_BYTES = 8_192;
 
-/** @returns the request that a chunk from a client is, if it is one shareable request and is known to be short */
+/** @returns the request in the chunk, if the chunk is one shareable request that is known to be short */
 export function shareableRequest(chunk: Buffer, context: ShareableContext): ShareableRequest | undefined {
   if (chunk.length > SHAREABLE_MAX_BYTES) return undefined;
   const shareable = chunk[0] === FrontendType.Query ? shareableQuery(chunk, context) : shareableExtendedQuery(chunk, context);
@@ -54,7 +54,7 @@ function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext)
   return latency === undefined ? undefined : new WireRequest(latency, settings);
 }
 
-/** Whether a text has no effect beyond its transaction that the session would have to know of. */
+/** Whether a text has no traits: it changes nothing that the session has to keep track of. */
 export function hasNoTraits(text: string): boolean {
   return sessionTraitsOf(text) === NO_TRAITS;
 }
@@ -83,7 +83,7 @@ function shareableExtendedQuery(
   return latency === undefined ? undefined : new WireRequest(latency, settings, server);
 }
 
-/** Where one stands in for another, it has to be the one for these settings. */
+/** A stand-in may be used only if it was prepared for these settings. */
 function boundStatement(chunk: Buffer, start: number, statements: ClientStatements, context: string): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
   const statement = end <= start ? undefined : statements.get(chunk.toString('latin1', start, end));
@@ -98,7 +98,7 @@ function isExecuteAll(chunk: Buffer, at: number): boolean {
   return chunk.readUInt32BE(body + 1) === 0;
 }
 
-/** @returns where the message that begins at `at` ends; beyond the chunk, where it is not whole or none at all */
+/** @returns where the message that begins at `at` ends; beyond the end of the chunk if it is incomplete or missing */
 function messageEnd(chunk: Buffer, at: number): number {
   const word = at + HEADER_BYTES <= chunk.length ? chunk.readUInt32BE(at + 1) : 0;
   return word < 4 ? Number.POSITIVE_INFINITY : at + 1 + word;

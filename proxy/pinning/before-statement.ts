@@ -2,7 +2,7 @@ import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { DISCARD_SEQUENCES } from '../../src/protocol/frontend-encoder.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import { prepareUnderClientNames, skipSync } from '../prepared/statements-under-client-names.ts';
+import { prepareUnderClientNames, skipSync, statementsForSql } from '../prepared/statements-under-client-names.ts';
 import { effectsOf, type WireSession } from '../relay/wire-session.ts';
 
 /* Notes what a client's statements leave in its session when they are sent, and prepares what they need there. */
@@ -15,8 +15,8 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
   const isFailed = status === 'E' && replies.length === 0;
   if (!traits.namesPrepared || backend === undefined || isFailed) return;
   prepareUnderClientNames(session, backend, traits.listsPrepared);
-  // EXECUTE may run any of the client's statements.
-  for (const [, named] of session.statements.entries()) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
+  // EXECUTE may run any of them.
+  for (const [, named] of statementsForSql(session.statements)) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
 }
 
 /** A session must not see the sequence values of others. */

@@ -1,6 +1,6 @@
 import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
-import type { RequestEnd } from '../inspection/query-inspection.ts';
+import type { RequestEnd } from '../inspection/request-end.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { type CommandEffects, effectsOf, type WireSession } from '../relay/wire-session.ts';
 

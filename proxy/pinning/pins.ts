@@ -54,15 +54,15 @@ export class Pins {
   settingsState: SettingsState = 'settled';
 
   /**
-   * @param whole the client wants a session of its own (`postern.pool=session`)
+   * @param wantsOwnBackend the client has asked for a backend of its own (`postern.pool=session`)
    * @param sequences how the organization's sessions use them
    */
-  constructor(startup: Settings, whole: boolean, tell: PinListener, sequences = new SequenceUse()) {
+  constructor(startup: Settings, wantsOwnBackend: boolean, tell: PinListener, sequences = new SequenceUse()) {
     this.#startup = startup;
     this.#tell = tell;
     this.#sequenceUse = sequences;
     this.settings = startup;
-    if (whole) this.keep('session');
+    if (wantsOwnBackend) this.keep('session');
     if (this.#makesTemporary) this.keep('temp');
     this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
   }

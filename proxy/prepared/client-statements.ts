@@ -1,7 +1,7 @@
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
+import type { Edits } from '../../src/syntax/edits.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import type { ParameterSignal } from '../pinning/process-id-translation.ts';
@@ -14,6 +14,8 @@ export interface NamedStatement {
   readonly first?: ServerStatement;
   readonly traits: SessionTraits;
   readonly signals: readonly ParameterSignal[];
+  /** The names of statements that it deallocates. */
+  readonly deallocates: readonly string[];
   /** Its text for the audit log, if it may change objects or roles. */
   readonly watched?: AuditedText | undefined;
   /** The client has bound or described it: it relies on the columns that it was told, so these must not change. */
@@ -34,9 +36,18 @@ export interface UnnamedStatement {
   readonly traits: SessionTraits;
   readonly signals: readonly ParameterSignal[];
   /** As in {@link NamedStatement}. */
+  readonly deallocates: readonly string[];
+  /** As in {@link NamedStatement}. */
   readonly watched?: AuditedText | undefined;
-  /** The columns and parameters that the client has been told. */
+  /** The columns that the client has been told, and the parameters if it was told these. */
   shape?: StatementShape;
+  /** The unnamed portal is one of this statement. */
+  hasPortal?: boolean;
+}
+
+/** What the client was told of its unnamed statement, or what clients were told of the server statement that replaces it. */
+export function shapeTold({ shape, server }: UnnamedStatement): StatementShape | undefined {
+  return shape ?? server?.shape;
 }
 
 /** An unnamed statement up to this length is kept whatever the memory limit says. */
@@ -48,6 +59,8 @@ const MAX_FORMER_BYTES = 1_000;
 /** A client's names, as Latin-1 strings. */
 interface StatementNames {
   readonly named: Map<string, NamedStatement>;
+  /** The client's names for each of the server's: one error may mention many of these, and each may be one of very many. */
+  readonly byServer: Map<string, string | Set<string>>;
   /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
   former: BoundedMap<string, string> | undefined;
 }
@@ -112,7 +125,7 @@ export class ClientStatements {
 
   /** @returns a function that undoes it, in case the backend fails or ignores the request */
   set(name: string, statement: NamedStatement): () => void {
-    this.#names ??= { named: new Map(), former: undefined };
+    this.#names ??= { named: new Map(), byServer: new Map(), former: undefined };
     return this.#change(this.#names, name, statement);
   }
 
@@ -137,8 +150,8 @@ export class ClientStatements {
 
   /** @returns the client's name for a server statement; empty if the client has no name for it */
   nameOf(serverName: string): string {
-    for (const [name, { server }] of this.entries()) if (server.name.toString('latin1') === serverName) return name;
-    return this.#names?.former?.get(serverName) ?? '';
+    const found = this.#names?.byServer.get(serverName) ?? this.#names?.former?.get(serverName) ?? '';
+    return typeof found === 'string' ? found : firstOf(found);
   }
 
   entries(): Iterable<[string, NamedStatement]> {
@@ -175,29 +188,55 @@ export class ClientStatements {
   #forgetAll(): void {
     for (const [name, statement] of this.entries()) this.#memory.delete(ownBytes(name, statement), statement.server);
     this.#names?.named.clear();
+    this.#names?.byServer.clear();
   }
 
   #change(names: StatementNames, name: string, statement: NamedStatement | undefined): () => void {
     const { named } = names;
     const before = named.get(name);
-    this.#put(named, name, statement);
+    this.#put(names, name, statement);
     rememberFormer(names, name, before);
     return () => {
       rememberFormer(names, name, named.get(name));
-      this.#put(named, name, before);
+      this.#put(names, name, before);
     };
   }
 
-  #put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
+  #put(names: StatementNames, name: string, statement: NamedStatement | undefined): void {
     if (this.#session.isOver) return;
+    const { named } = names;
     const before = named.get(name);
-    if (before !== undefined) this.#memory.delete(ownBytes(name, before), before.server);
+    if (before !== undefined) {
+      this.#memory.delete(ownBytes(name, before), before.server);
+      forgetServerName(names, name, before);
+    }
     if (statement === undefined) named.delete(name);
     else {
       named.set(name, statement);
       this.#memory.add(ownBytes(name, statement), statement.server);
+      noteServerName(names, name, statement);
     }
   }
+}
+
+function firstOf(names: ReadonlySet<string>): string {
+  const [first = ''] = names;
+  return first;
+}
+
+function noteServerName({ byServer }: StatementNames, name: string, { server }: NamedStatement): void {
+  const serverName = server.name.toString('latin1');
+  const names = byServer.get(serverName);
+  if (names === undefined) byServer.set(serverName, name);
+  else if (typeof names === 'string') byServer.set(serverName, new Set([names, name]));
+  else names.add(name);
+}
+
+function forgetServerName({ byServer }: StatementNames, name: string, { server }: NamedStatement): void {
+  const serverName = server.name.toString('latin1');
+  const names = byServer.get(serverName);
+  if (typeof names === 'object' && names.size > 1) names.delete(name);
+  else byServer.delete(serverName);
 }
 
 const BYTES_PER_CHARACTER = 2;

@@ -3,6 +3,7 @@ import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import { BackendType } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
+import type { UnnamedStatement } from './client-statements.ts';
 
 /** A Describe whose reply the client's next message waits for, and what that message finds when it is handled again. */
 export interface ShapeQuestion {
@@ -13,13 +14,14 @@ export interface ShapeQuestion {
   changed: object | undefined;
 }
 
-/** Stands beside a Describe of a statement in the reply queue, and reads its reply. */
+/** Stands beside a Describe in the reply queue, and reads its reply. */
 export class DescribeReply {
   readonly own = 'shape';
   /** The client's next request waits for the reply. */
   readonly isAwaited: boolean;
   readonly #told: (shape: StatementShape) => void;
-  #parameters = Buffer.alloc(0);
+  /** Undefined for a portal. */
+  #parameters: Buffer | undefined;
   #shape: StatementShape | undefined;
   #isOver = false;
 
@@ -51,3 +53,23 @@ export class DescribeReply {
     this.#isOver = true;
   }
 }
+
+/** Records the shape that the client is told of its unnamed statement, which may be prepared on another backend later. */
+export function shapeOf(unnamed: UnnamedStatement): DescribeReply {
+  return new DescribeReply((shape) => {
+    if (unnamed.shape?.parametersDigest === undefined) unnamed.shape = shape;
+  });
+}
+
+/** As {@link shapeOf}, for a Describe of the unnamed portal. */
+export function shapeOfPortal(unnamed: UnnamedStatement | undefined, { buffer, start, end }: FrameScanner): DescribeReply | undefined {
+  const nameStart = start + HEADER_BYTES + 1;
+  const isOfUnnamed = unnamed?.hasPortal === true && unnamed.server === undefined && unnamed.shape === undefined;
+  if (!isOfUnnamed || nameStart >= end || buffer[nameStart - 1] !== PORTAL || buffer[nameStart] !== 0) return undefined;
+  return new DescribeReply((shape) => {
+    if (shape !== UNKNOWN_SHAPE) unnamed.shape ??= shape;
+  });
+}
+
+/** What a Describe is about. */
+const PORTAL = 0x50;

@@ -2,20 +2,20 @@ import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare, type ServerStatement } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { latin1String, stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import {
   demandWhole,
   inspectBeginning,
+  inspectRest,
   inspectText,
   inspectTraits,
   preparedOf,
   recordOversized,
-  textPasses,
 } from '../inspection/query-inspection.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
@@ -23,7 +23,14 @@ import type { UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './pending-changes.ts';
 import { repeatedOf, serverStatementOf } from './server-statement-choice.ts';
-import { closeEvicted, closeIfStale, closeStatement, describeStatement, mustDescribeFirst, prepareStatement } from './server-statements.ts';
+import {
+  closeEvicted,
+  closeIfStale,
+  closeStatement,
+  describeStatement,
+  mustDescribeFirst,
+  prepareStatement,
+} from './statement-preparation.ts';
 import { preparePlaceholder } from './statements-under-client-names.ts';
 
 /*
@@ -47,13 +54,16 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   const known = mayRepeat ? recall(session, scanner) : undefined;
   if (known !== undefined) return parseRepeated(session, scanner, known, backend);
   const nameEnd = stringEnd(buffer, nameStart, end);
-  if (nameEnd < 0 && !isKept)
-    throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
-  const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
+  if (nameEnd < 0 && isKept) {
+    forwardMalformed(session, scanner);
+    return 'sent';
+  }
+  if (nameEnd < 0) throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
+  const text = latin1String(buffer, nameEnd + 1, end);
   const watched = inspectText(session, text, isKept || nameEnd + 1 + text.length < end);
-  if (!isKept || nameEnd < 0) {
+  if (!isKept) {
     const traits = inspectBeginning(session, text, watched, nameEnd !== nameStart);
-    textPasses(session, scanner, end);
+    inspectRest(session, scanner, end);
     if (nameEnd > nameStart && watched !== undefined) recordOversized(session, buffer.toString('latin1', nameStart, nameEnd), watched);
     parseOversized(session, scanner, backend, traits, watched);
     return 'sent';
@@ -76,6 +86,12 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   if (watched === undefined && prepared.traits === NO_TRAITS) remember(session, scanner, repeated);
   return parseRepeated(session, scanner, repeated, backend);
+}
+
+/** The server refuses a Parse in which no name ends. */
+function forwardMalformed({ replies, toBackend }: WireSession, { buffer, start, end }: FrameScanner): void {
+  replies.push(Request.parse);
+  toBackend.add(buffer, start, end);
 }
 
 /**
@@ -170,7 +186,7 @@ function parseOversized(
   watched: AuditedText | undefined,
 ): void {
   if (traits.cannotBePreparedAgain) session.replies.push(Request.parse);
-  else noteUnnamed(session, { definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [], watched }, backend);
+  else noteUnnamed(session, { ...OVERSIZED, traits, watched }, backend);
   session.toBackend.add(buffer, start, end);
 }
 
@@ -199,7 +215,7 @@ function parseNamed(
   server: ServerStatement,
 ): ParseOutcome {
   const { statements, names } = session;
-  const { traits, signals, edits, watched } = prepared;
+  const { traits, signals, deallocates, edits, watched } = prepared;
   if (statements.get(name) !== undefined && !names.hasTaken(name)) {
     parseTakenName(session, scanner, backend, name, prepared);
     return 'sent';
@@ -207,7 +223,7 @@ function parseNamed(
   if (!names.mayAllBeGone && mustDescribeFirst(session, server, backend)) return 'asked';
   names.changes(name);
   names.gives(name);
-  parseOnce(session, server, backend, new NamedParse(statements, name, { server, traits, signals, watched }, edits));
+  parseOnce(session, server, backend, new NamedParse(statements, name, { server, traits, signals, deallocates, watched }, edits));
   return 'sent';
 }
 
@@ -239,4 +255,5 @@ function sendParse(
 }
 
 const NO_NAME = Buffer.alloc(0);
+const OVERSIZED = { definition: NO_NAME, isOversized: true, changed: false, edits: [], signals: [], deallocates: [] };
 const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;

@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { PreparedStatements, SessionState } from '../../src/backend/session-state.ts';
-import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/syntax/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 
 /** Stands beside a Parse, Bind or Close in the reply queue: what has to change when its reply arrives. */

@@ -1,8 +1,8 @@
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, queryText, statementNameStart } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import { latin1String, stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from './client-statements.ts';
 

@@ -33,10 +33,11 @@ export function serverStatementOf(
 }
 
 /**
- * What a named statement of the client's is on the backend at hand, as a rule what it was when it was prepared.
+ * The server statement for a client's named statement on this backend. It is usually the one that the client prepared.
  *
- * Constants are read when a statement is prepared (`'2025-01-01'::timestamptz`, say, in the TimeZone of that moment). Where it
- * is missing, and the session's settings are not those in which it was prepared, another stands in: it must not become others'.
+ * PostgreSQL reads constants when it prepares a statement (`'2025-01-01'::timestamptz` in the TimeZone of that moment). If the
+ * backend lacks the statement and the session's settings have changed since, preparing it now would change what it means for the other
+ * clients that share it. So a stand-in is prepared.
  */
 export function serverStatementFor(
   session: WireSession,
@@ -48,7 +49,7 @@ export function serverStatementFor(
   const { pins, status } = session;
   const isAsPrepared = first.context === undefined || first.context === pins.context || backend.session.prepared.use(first) !== undefined;
   if (isAsPrepared) return standIn(session, name, statement, first);
-  // One that is this client's alone was made in the midst of a transaction, for that.
+  // A stand-in without a context belongs to this client alone. It was made within a transaction, and is used up to its end.
   const isStandIn = server !== first && (server.context === undefined ? status !== 'I' : server.context === pins.context);
   if (isStandIn) return server;
   return standIn(session, name, statement, serverStatementOf(session, first.definition, true));

@@ -1,9 +1,9 @@
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { latin1String } from '../../src/protocol/body-reader.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { latin1String } from '../../src/protocol/null-terminated-strings.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import type { RequestEnd } from '../inspection/query-inspection.ts';
+import type { RequestEnd } from '../inspection/request-end.ts';
 import { shownRows } from '../relay/reply-rewriting.ts';
 import type { SpecialPortals, WireSession } from '../relay/wire-session.ts';
 

@@ -4,7 +4,7 @@ import { isSameShape } from '../../src/protocol/statement-shape.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { NamedStatement } from './client-statements.ts';
 import { renewStatement, serverStatementFor } from './server-statement-choice.ts';
-import { ensurePrepared } from './server-statements.ts';
+import { ensurePrepared } from './statement-preparation.ts';
 
 /**
  * Finds the server statement for a client's name. A client decodes rows by the columns that it was told once. If the

@@ -3,10 +3,9 @@ import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare } from '../../src/backend/server-statement.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
-import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
-import type { NamedStatement, UnnamedStatement } from './client-statements.ts';
-import { closeStaleNames, prepareUnnamedPlaceholder } from './server-statements.ts';
+import { type ClientStatements, type NamedStatement, shapeTold, type UnnamedStatement } from './client-statements.ts';
+import { closeStaleNames, prepareUnnamedPlaceholder } from './statement-preparation.ts';
 
 /*
  * The server knows a client's statements by other names. These functions prepare statements under the client's own names, for SQL
@@ -16,10 +15,10 @@ import { closeStaleNames, prepareUnnamedPlaceholder } from './server-statements.
 /**
  * The server knows the statement that the client deallocates by another name, and may not have it at all. So Postern
  * prepares an empty statement under the client's name, which always succeeds, and the DEALLOCATE removes that.
- * @returns the names, as the client knows them
+ * @returns those of the names that the client has given to statements
  */
-export function preparePlaceholders(session: WireSession, text: string, backend: BackendConnection): string[] {
-  const names = deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined);
+export function preparePlaceholders(session: WireSession, deallocated: readonly string[], backend: BackendConnection): string[] {
+  const names = deallocated.filter((name) => session.statements.get(name) !== undefined);
   for (const name of names) preparePlaceholder(session, name, backend);
   return names;
 }
@@ -47,13 +46,28 @@ export function prepareUnderClientNames(session: WireSession, backend: BackendCo
   }
   const there = isApart || isAlone || clientNames?.batch !== replies.batch ? undefined : clientNames.names;
   const names = new Set<string>();
-  for (const [name, { server }] of statements.entries()) {
+  for (const [name, { server }] of statementsForSql(statements)) {
     names.add(name);
     if (there?.has(name)) continue;
     prepareUnderClientName(session, name, server.definition, backend);
     if (isApart) skipSync(session);
   }
   session.clientNames = { names, batch: replies.batch };
+}
+
+/** More are not prepared for one request, which has few bytes itself: all at once would hold up other sessions and fill the memory. */
+const FOR_SQL_MAX = 4_000;
+const FOR_SQL_MAX_BYTES = 8 * 1024 * 1024;
+
+/** The client's statements that SQL finds by name: the oldest ones. */
+export function* statementsForSql(statements: ClientStatements): Iterable<[string, NamedStatement]> {
+  let [count, bytes] = [0, 0];
+  for (const entry of statements.entries()) {
+    count += 1;
+    bytes += entry[0].length + entry[1].server.definition.length;
+    if (count > FOR_SQL_MAX || bytes > FOR_SQL_MAX_BYTES) return;
+    yield entry;
+  }
 }
 
 /** The name is closed again before the next request. */
@@ -94,7 +108,7 @@ export function describesPlaceholder(
 
 /** As {@link describesPlaceholder}, for the client's unnamed statement. */
 export function describesUnnamedPlaceholder(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): boolean {
-  const shape = unnamed.shape ?? unnamed.server?.shape;
+  const shape = shapeTold(unnamed);
   if (!isKnownWithoutColumns(shape) || backend.session.unnamed === unnamed) return false;
   prepareUnnamedPlaceholder(session, backend, shape);
   return true;

@@ -1,32 +1,29 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
+import type { Observation } from '../../src/observation.ts';
 import {
   BackendType,
-  CLOSE_COMPLETE,
   decodeParameterStatus,
   encodeBackendMessage,
-  PARSE_COMPLETE,
   READY_IDLE,
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { PLAN_ROW_MAX_BYTES } from '../../src/router/placement/shared-database/citus/explained-tasks.ts';
-import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+import type { Edits } from '../../src/syntax/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
-import type { RequestEnd } from '../inspection/query-inspection.ts';
+import type { RequestEnd } from '../inspection/request-end.ts';
 import { applyEffects, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
-import type { StateProbe } from '../pinning/state-probe.ts';
 import { DescribeReply } from '../prepared/describe-reply-reader.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
-import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
+import { ShapeChanged } from '../prepared/statement-preparation.ts';
 import { Reason } from './input-gate.ts';
 import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from './recognized-errors.ts';
-import { errorForClient, noticeForClient, notificationForClient, type ShownRows } from './reply-rewriting.ts';
+import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
 import { endByError, endingOf } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -163,10 +160,14 @@ function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: 
   if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
   if (isForwarded && session.attempt !== 'discarded') {
     services.usage.answered(session.since - askedAt, session.failure !== undefined);
-    services.observe(session.failure === undefined ? ANSWERED : { name: 'wire.query.failed', sqlstate: session.failure });
+    services.observe(session.failure === undefined ? ANSWERED : failedWith(session.failure, services.tenant));
     session.failure = undefined;
   }
   if (session.effects !== undefined) applyEffects(session, session.effects);
+}
+
+function failedWith(sqlstate: string, { organization }: Tenant): Observation {
+  return { name: 'wire.query.failed', organizationId: organization.id, sqlstate };
 }
 
 function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
@@ -174,7 +175,8 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const { buffer, start, end, type } = scanner;
   const seen = buffer.subarray(start + HEADER_BYTES, end);
   const said = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
-  const isRefused = replies.subject === SHAPE_CHANGED && isMissing(said);
+  const refused = replies.subject instanceof ShapeChanged && isMissing(said) ? replies.subject : undefined;
+  const isRefused = refused !== undefined;
   const fields = isRefused ? STALE_PLAN : said;
   if (fields.severity !== 'ERROR') endingOf(session).hasFatal = true;
   const hasFatal = session.ending?.hasFatal === true;
@@ -191,7 +193,10 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const edits = editsInError(session);
   if (!isReworded) passOn(session, scanner, isTold && !isRefused);
   replies.receive(type);
-  if (isRefused && isTold) toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
+  if (isRefused && isTold) {
+    if (refused.parameters !== undefined) toClient.insert(encodeBackendMessage({ name: 'ParameterDescription', body: refused.parameters }));
+    toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
+  }
   // This comes last, because the error may have undone that the client closed its name for the statement.
   if (isReworded) toClient.insert(errorForClient(buffer.subarray(start, end), fields, { rewriter: services.rewriter, statements, edits }));
 }
@@ -201,7 +206,7 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
  * prepared has become invalid, nor that a cancel request for another client has hit its request.
  */
 function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
-  if (!inFlight.isUntold) return false;
+  if (!inFlight.isUnanswered) return false;
   // Only once, because a client's function can raise the same error.
   if (isServerStatementMissing(error)) return attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
   return (usesRepeated && isStalePlan(error)) || (link.mayMeetForeignCancel && isCanceled(error));
@@ -270,7 +275,7 @@ function receiveRow(session: WireSession, scanner: FrameScanner): void {
     return;
   }
   const shown = shownRowsOf(session);
-  const isShown = shown !== undefined && scanner.length <= PLAN_ROW_MAX_BYTES;
+  const isShown = shown !== undefined && scanner.length <= SHOWN_ROW_MAX_BYTES;
   passOn(session, scanner, !isShown);
   if (isShown) showRow(session, shown, scanner);
 }
@@ -284,52 +289,6 @@ function shownRowsOf({ replies }: WireSession): ShownRows | undefined {
 function showRow({ attempt, toClient }: WireSession, shown: ShownRows | undefined, part: FrameScanner): void {
   const row = shown?.add(part);
   if (row !== undefined && attempt !== 'discarded') toClient.insert(row);
-}
-
-/** @see ReplyListener.simulate */
-export function simulateReply({ attempt, toClient }: WireSession, request: RequestKind): void {
-  if (attempt !== 'discarded') toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
-}
-
-/** @see ReplyListener.done */
-export function requestDone(session: WireSession, request: RequestKind, subject: unknown): void {
-  const isOurs = subject !== undefined && isOwn(subject);
-  if (request === Request.query && !isOurs) unnamedDestroyed(session);
-  if (subject === undefined) return;
-  if (hasEffect(request)) {
-    if (session.effects !== undefined) session.effects.allDeallocated = false;
-    const effect = subject as Effect;
-    effect.done?.();
-    if (effect.statement !== undefined) effect.statement.proven = true;
-    return;
-  }
-  if (isOurs) {
-    if (subject.own === 'probe') probed(session, subject.probe);
-    else if (subject.own === 'shape') subject.done();
-    return;
-  }
-  const { batch } = subject as RequestEnd;
-  if (batch !== undefined) session.audit?.done(batch);
-}
-
-/** A Query has destroyed the unnamed statement. */
-function unnamedDestroyed({ statements }: WireSession): void {
-  if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) statements.unnamedSettled(undefined);
-}
-
-/** @see ReplyListener.dropped */
-export function requestDropped(session: WireSession, request: RequestKind, subject: unknown, failed: boolean): void {
-  if (subject instanceof DescribeReply) subject.dropped();
-  else if (subject !== undefined && hasEffect(request)) {
-    if (session.effects !== undefined) session.effects.allDeallocated = false;
-    (subject as Effect).undo(failed);
-  } else if (request === Request.query) session.statements.unnamedUndone(undefined, false);
-}
-
-function probed({ pins, backend }: WireSession, probe: StateProbe): void {
-  const facts = probe.facts();
-  pins.probed(facts);
-  backend?.session.settingsMade(facts.settings);
 }
 
 /** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */
@@ -361,8 +320,4 @@ function isData(type: number): boolean {
 
 function statusOf(byte: number | undefined): TransactionStatus {
   return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
-}
-
-function hasEffect(request: RequestKind): boolean {
-  return request === Request.parse || request === Request.bind || request === Request.close;
 }

@@ -2,30 +2,31 @@ import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
+import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
+import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import {
   awaitSignals,
-  endRequest,
   inspectAgain,
   inspectOversized,
   inspectQuery,
+  inspectRest,
   inspectTraits,
   rewrittenText,
-  textPasses,
 } from '../inspection/query-inspection.ts';
+import { endRequest } from '../inspection/request-end.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
 import { sendSignals } from '../pinning/process-id-translation.ts';
-import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
-import { DescribeReply } from '../prepared/describe-reply-reader.ts';
+import { type NamedStatement, shapeTold } from '../prepared/client-statements.ts';
+import { shapeOf, shapeOfPortal } from '../prepared/describe-reply-reader.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
-import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/server-statements.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, shownOf } from '../prepared/special-portals.ts';
+import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/statement-preparation.ts';
 import { resolveStatement } from '../prepared/statement-resolution.ts';
 import { describesPlaceholder, describesUnnamedPlaceholder, preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
@@ -58,7 +59,7 @@ export function awaitsReplies(session: WireSession): boolean {
  */
 export function forward(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
   if (!scanner.first) {
-    if (session.largeText !== undefined) textPasses(session, scanner, scanner.start);
+    if (session.largeText !== undefined) inspectRest(session, scanner, scanner.start);
     pass(session, scanner);
     return true;
   }
@@ -131,10 +132,10 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
-  const deallocations = traits.deallocates ? preparePlaceholders(session, text, backend) : [];
+  const deallocations = traits.deallocates ? deallocatedNames(text) : [];
   if (traits.deallocatesAll) names.changesAll();
   if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) names.changes('');
-  for (const name of deallocations) names.changes(name);
+  if (deallocations.length > 0) for (const name of preparePlaceholders(session, deallocations, backend)) names.changes(name);
   if (replies.missingSync !== 'discarding') {
     if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
@@ -162,7 +163,7 @@ function forwardNamed(
   const nameStart = statementNameStart(buffer, start, end);
   const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
   if (nameEnd < 0) {
-    expectReply(session, kind);
+    expectReply(session, kind, kind === Request.describe ? shapeOfPortal(session.statements.unnamed, scanner) : undefined);
     pass(session, scanner);
     return true;
   }
@@ -176,7 +177,8 @@ function forwardNamed(
   const server = isNamed ? useNamed(session, name, named, backend, kind) : useUnnamed(session, backend, kind);
   if (server === 'asked' || server === 'changed') {
     session.unsyncedBatch = session.replies.batch;
-    if (server === 'changed') refuseChanged(session, kind);
+    if (server === 'changed')
+      refuseChanged(session, kind, isNamed ? (named?.first?.shape ?? named?.server.shape) : unnamed && shapeTold(unnamed));
     return server === 'changed';
   }
   if (kind === Request.bind) {
@@ -187,7 +189,8 @@ function forwardNamed(
     sentText.isWhole = true;
     sentText.batch = replies.batch;
     portalBound(session, scanner, statement?.traits);
-    expectReply(session, kind, deallocationOf(session, server?.definition ?? unnamed?.definition, statement?.traits, backend));
+    if (unnamed !== undefined && buffer[start + HEADER_BYTES] === 0) unnamed.hasPortal = !isNamed;
+    expectReply(session, kind, deallocationOf(session, statement?.deallocates, backend));
   } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
   // The server refuses a name that the client has not prepared.
   if (server === undefined) pass(session, scanner);
@@ -249,14 +252,9 @@ function statementNamed({ names, statements }: WireSession, name: string): Named
 }
 
 /** A DEALLOCATE takes effect here when it is bound. */
-function deallocationOf(
-  session: WireSession,
-  text: Buffer | undefined,
-  traits: SessionTraits | undefined,
-  backend: BackendConnection,
-): Effect | undefined {
-  if (text === undefined || traits?.deallocates !== true) return undefined;
-  const names = preparePlaceholders(session, latin1String(text, 0, text.length), backend);
+function deallocationOf(session: WireSession, deallocates: readonly string[] | undefined, backend: BackendConnection): Effect | undefined {
+  if (deallocates === undefined || deallocates.length === 0) return undefined;
+  const names = preparePlaceholders(session, deallocates, backend);
   for (const name of names) session.names.changes(name);
   const undos = names.map((name) => session.statements.delete(name));
   return { undo: () => undos.map((undo) => undo()) };
@@ -282,7 +280,11 @@ function forwardClose(session: WireSession, scanner: FrameScanner, backend: Back
   if (isKnown || name === '') names.changes(name);
   if (isKnown) {
     // Other clients may use the statement, so it remains on the server.
-    replies.push(Request.close, Disposition.simulate, { undo: statements.delete(name), redo: () => statements.delete(name) });
+    let undo = statements.delete(name);
+    const redo = () => {
+      undo = statements.delete(name);
+    };
+    replies.push(Request.close, Disposition.simulate, { undo: () => undo(), redo });
     return;
   }
   if (name === '') {
@@ -291,13 +293,6 @@ function forwardClose(session: WireSession, scanner: FrameScanner, backend: Back
     replies.push(Request.close, Disposition.forward, change);
   } else replies.push(Request.close);
   pass(session, scanner);
-}
-
-/** Records the shape that the client is told of its unnamed statement, which may be prepared on another backend later. */
-function shapeOf(unnamed: UnnamedStatement): DescribeReply {
-  return new DescribeReply((shape) => {
-    unnamed.shape ??= shape;
-  });
 }
 
 const NONE = -1;

@@ -1,7 +1,7 @@
 import { PARSE_COMPLETE, READY_IDLE } from '../../src/protocol/backend.ts';
-import { latin1String, stringEnd } from '../../src/protocol/body-reader.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { latin1String, stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
 import { canBePreparedAgain } from '../../src/syntax/traits/preparable.ts';
 import { errorResponse } from '../errors.ts';
@@ -67,9 +67,9 @@ function prepareWithoutBackend(session: WireSession, { buffer, start, end, lengt
   const text = latin1String(buffer, nameEnd + 1, end);
   const { context } = pins;
   if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
-  const { definition, traits, signals } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
+  const { definition, traits, signals, deallocates } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
   const server = services.registry.find(definition, context);
   if (server === undefined || !server.proven) return false;
-  statements.set(name, { server, traits, signals });
+  statements.set(name, { server, traits, signals, deallocates });
   return true;
 }

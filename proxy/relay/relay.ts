@@ -1,14 +1,19 @@
 import type { Buffer } from 'node:buffer';
 import type { Duplex } from 'node:stream';
-import type { RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import type { ServiceError } from '../../src/errors.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE } from '../../src/protocol/backend.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
-import type { ClientReceiver } from '../login/client-connection.ts';
+import { isOwn } from '../checkout/backend-link.ts';
+import type { ClientReceiver } from '../client-connection.ts';
+import type { RequestEnd } from '../inspection/request-end.ts';
 import type { Pins } from '../pinning/pins.ts';
+import type { StateProbe } from '../pinning/state-probe.ts';
+import { DescribeReply } from '../prepared/describe-reply-reader.ts';
+import type { Effect } from '../prepared/pending-changes.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { requestDone, requestDropped, simulateReply } from './backend-messages.ts';
-import { countInput, mustHoldInput } from './held-input.ts';
 import { Reason } from './input-gate.ts';
+import { countInput, mustHoldInput } from './input-hold-rules.ts';
 import {
   answered,
   cancel,
@@ -24,8 +29,8 @@ import { abandon, clientGone, endAfterMessage, endAtRest, endByError, endByForce
 import { type Activity, type RelayEvents, WireSession } from './wire-session.ts';
 
 /**
- * One client's conversation, carried on over whatever backend it has at the moment: what happens to a {@link WireSession},
- * from either side, from the service, and from the steps of a request's life that have to wait.
+ * Receives what happens to one {@link WireSession}: input of the client, replies of its present backend, calls of the service, and
+ * the end of whatever a step of a request has waited for. It calls the step that comes next.
  */
 export class Relay implements RelayEvents, ClientReceiver {
   /** Among those who are watched. */
@@ -49,7 +54,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     if (gate.input === undefined) handleInput(session, chunk);
     else {
       gate.hold(chunk);
-      // Most clients send nothing more until they are answered: only one that goes on is not read for a while.
+      // Most clients send nothing more until they are answered. One that does is not read for a while.
       session.client.pause();
     }
     if (gate.input !== undefined || (clientScanner.held?.bytes ?? 0) !== services.bufferBudget.fromClientBytes) countInput(session);
@@ -77,7 +82,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     handleReplies(this.session, chunk);
   }
 
-  /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
+  /** Replies are written to the client at once. The chunk is needed longer if the kernel has not taken all, or a part is not handled yet. */
   get holdsChunk(): boolean {
     const { client, toClient, gate } = this.session;
     return client.writableLength > 0 || toClient.bytes > 0 || (gate.reasons !== 0 && gate.isClosed(Reason.replyPart));
@@ -100,15 +105,34 @@ export class Relay implements RelayEvents, ClientReceiver {
   /* The replies that are owed. */
 
   simulate(request: RequestKind): void {
-    simulateReply(this.session, request);
+    const { attempt, toClient } = this.session;
+    if (attempt !== 'discarded') toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
   }
 
   done(request: RequestKind, subject: unknown): void {
-    requestDone(this.session, request, subject);
+    const { session } = this;
+    const isOurs = subject !== undefined && isOwn(subject);
+    if (request === Request.query && !isOurs) unnamedDestroyed(session);
+    if (subject === undefined) return;
+    if (hasEffect(request)) {
+      if (session.effects !== undefined) session.effects.allDeallocated = false;
+      const effect = subject as Effect;
+      effect.done?.();
+      if (effect.statement !== undefined) effect.statement.proven = true;
+    } else if (!isOurs) {
+      const { batch } = subject as RequestEnd;
+      if (batch !== undefined) session.audit?.done(batch);
+    } else if (subject.own === 'probe') probed(session, subject.probe);
+    else if (subject.own === 'shape') subject.done();
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    requestDropped(this.session, request, subject, failed);
+    const { effects, statements } = this.session;
+    if (subject instanceof DescribeReply) subject.dropped();
+    else if (subject !== undefined && hasEffect(request)) {
+      if (effects !== undefined) effects.allDeallocated = false;
+      (subject as Effect).undo(failed);
+    } else if (request === Request.query) statements.unnamedUndone(undefined, false);
   }
 
   /* What a step has waited for. */
@@ -117,7 +141,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     resumeInput(this.session);
   }
 
-  /** What comes next is answered with that, unless it ends the session. */
+  /** The client's next request is answered with this error, unless the error ends the session. */
   refused(reason: ServiceError): void {
     const { session } = this;
     if (isFinal(reason)) {
@@ -145,7 +169,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     const { session } = this;
     if (session.isOver) return;
     session.replies.abandon();
-    // What was answered for the server, and waited for its answers.
+    // These are replies that Postern has made. They waited for replies of the server, which will not come.
     session.toClient.clear();
     session.services.observe({ name: 'request.requeued' });
     runAgain(session);
@@ -193,7 +217,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     return cancel(this.session);
   }
 
-  /** As {@link cancel}, of our own accord: what the client sends meanwhile is not what has taken too long, and waits. */
+  /** As {@link cancel}, but the service cancels: what the client sends meanwhile waits, so that the cancel request does not hit it. */
   stop(): void {
     void this.session.link.holdBackUntil(this.cancel()).then(() => continueInput(this.session));
   }
@@ -221,7 +245,23 @@ export class Relay implements RelayEvents, ClientReceiver {
   }
 }
 
-/** Errors that end the session rather than the request that met them. */
+/** Errors that end the session, and not only the request. */
 function isFinal({ kind }: ServiceError): boolean {
   return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
+}
+
+/** Requests that change the client's statements or portals. */
+function hasEffect(request: RequestKind): boolean {
+  return request === Request.parse || request === Request.bind || request === Request.close;
+}
+
+/** A Query has destroyed the unnamed statement. */
+function unnamedDestroyed({ statements }: WireSession): void {
+  if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) statements.unnamedSettled(undefined);
+}
+
+function probed({ pins, backend }: WireSession, probe: StateProbe): void {
+  const facts = probe.facts();
+  pins.probed(facts);
+  backend?.session.settingsMade(facts.settings);
 }

@@ -3,8 +3,8 @@ import { decodeNotification, encodeBackendMessage, withOnlyValue } from '../../s
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { message as encodeMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import type { Edits } from '../../src/syntax/edits.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
@@ -44,6 +44,9 @@ export function errorForClient(
   if (rewriter === undefined) return rewriteBody(message, name);
   return encodeBackendMessage({ name: 'ErrorResponse', fields: rewriter.error({ ...fields, message: name(fields.message) }, edits) });
 }
+
+/** A longer row is forwarded as it is: it would be held in memory. */
+export const SHOWN_ROW_MAX_BYTES = 131_072;
 
 /** Rows with one column, which the client gets with other values. Stands in the reply queue beside a Query or an Execute. */
 export class ShownRows {

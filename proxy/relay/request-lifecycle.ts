@@ -10,8 +10,8 @@ import { isCheckinDone } from '../checkout/before-checkin.ts';
 import { isLargeText, rewriteLarge } from '../inspection/large-text-rewriting.ts';
 import { receiveReplies, settingsRestored } from './backend-messages.ts';
 import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
-import { countInput, mustHoldOn, queueRest } from './held-input.ts';
 import { Reason } from './input-gate.ts';
+import { countInput, mustHoldOn, queueRest } from './input-hold-rules.ts';
 import { answerLocally } from './local-replies.ts';
 import { endAfterProtocolError, endedAtRest, endedWithReplies, terminated, violated } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
@@ -22,8 +22,8 @@ import type { WireSession } from './wire-session.ts';
  *     receive     the client's bytes, cut anywhere                     Relay.clientData → handleInput
  *     inspect     a large text is rewritten in slices first            isLargeText, rewriteLarge; forwarding → inspection/query-inspection
  *     check out   a backend that is free, or a shared one              checkOut
- *     gate        it waits for replies, settings or signals            mustWaitForReplies, Gate
- *     forward     with the names that the server knows                 forward
+ *     gate        the message waits for replies, settings or signals   mustWaitForReplies, Gate
+ *     forward     the message goes to the backend, with server names   forward
  *     reply       the backend's bytes go to the client                 Relay.data → handleReplies
  *     settle      all that was asked has been answered                 answered → settle
  *     check in    the backend goes back with nothing of the session    isCheckinDone, BackendLink.end
@@ -135,12 +135,12 @@ export function handleReplies(session: WireSession, chunk: Buffer): void {
   if (replies.length === 0) answered(session);
   else if (!session.isOver && !holdsBackReply(session)) toClient.flushPart(!session.backendScanner.last);
   if (client.writableLength > HIGH_WATER_BYTES && !session.isOver && !link.isQueued) session.backend?.pause();
-  // The chunk may be read into again; the next one's bytes are few.
+  // The rest is copied, because the chunk's memory may be read into again. It is short.
   if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
   if (gate.input !== undefined && link.shared === undefined) continueInput(session);
 }
 
-/** What the backend has sent is much work: other events are handled first. */
+/** Lets the event loop handle other events before the rest of the backend's messages, which take long. */
 function receiveMoreSoon(session: WireSession): void {
   session.backend?.pause();
   setImmediate(() => {
@@ -151,9 +151,12 @@ function receiveMoreSoon(session: WireSession): void {
   });
 }
 
-/** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
+/**
+ * A cancel request that was meant for another client's request may still end this reply with an error. The request can run again only
+ * if its client has no part of the reply. So a short reply is held until it is complete.
+ */
 function holdsBackReply({ link, inFlight, toClient }: WireSession): boolean {
-  return link.mayMeetForeignCancel && inFlight.isUntold && toClient.bytes <= HELD_BACK_MAX_BYTES;
+  return link.mayMeetForeignCancel && inFlight.isUnanswered && toClient.bytes <= HELD_BACK_MAX_BYTES;
 }
 
 /** All that was asked has been answered. */
@@ -167,35 +170,35 @@ export function answered(session: WireSession): void {
   const isDone = runsAgain || isOver;
   if (link.shared !== undefined) {
     if (runsAgain && !isOver) services.observe({ name: 'request.requeued' });
-    // Where there is more to find out, others' backend is not the place for it.
+    // A state probe needs a backend on which no other client has requests.
     if (!isDone && pins.holdsState) link.finishKeepingState();
     else if (isDone || link.shared.isAwaited) link.finishSlot();
   }
   if (isOver || (link.shared !== undefined && link.isQueued)) return;
   if (runsAgain) {
     runAgain(session);
-    // Too late for what was canceled on behalf of others, and meant for what is run now.
+    // The client's own cancel request came too late for the first attempt. It is meant for this one.
     if (isCanceled) void cancel(session);
   } else if (session.ending === undefined || !endedWithReplies(session)) {
-    if (link.lease === undefined) passedOn(session);
+    if (link.lease === undefined) settleWithoutBackend(session);
     else settle(session);
   }
 }
 
-/** Sends again what has held up others, or has been hit by what was meant for one: to a backend that it has for itself. */
+/** Runs a request again, on a backend of its own: it has delayed others, or a cancel request for another client has hit it. */
 export function runAgain(session: WireSession): void {
   if (session.attempt === 'discarded') session.attempt = 'second';
   const { bytes } = session.inFlight;
   if (bytes !== undefined) handleInput(session, bytes, false);
 }
 
-/** The backend is another's already. */
-function passedOn(session: WireSession): void {
+/** The request was answered in a shared pipeline, and its slot has ended: no backend has to be checked in. */
+function settleWithoutBackend(session: WireSession): void {
   session.toClient.flush();
   endedAtRest(session);
 }
 
-/** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
+/** All requests have been answered. The backend is checked in before the reply is written, so that the next client gets it sooner. */
 export function settle(session: WireSession): void {
   settleBackend(session);
   session.toClient.flush();
@@ -217,7 +220,10 @@ function settleBackend(session: WireSession): void {
   if (session.client.isPaused()) resumeClient(session);
 }
 
-/** Whether there is room for what the client has not read: a backend that is kept sends no more, so that it is never much. */
+/**
+ * Whether the unread part of the reply may stay in memory while the backend goes to another client. If not, the session keeps its
+ * backend until the client has read: it then sends no more.
+ */
 function mayWaitForReader({ client, toClient, services, gate }: WireSession): boolean {
   if (gate.reasons !== 0) gate.open(Reason.reader);
   if (client.writableLength + toClient.bytes <= SMALL_BYTES) return true;
@@ -228,7 +234,7 @@ function mayWaitForReader({ client, toClient, services, gate }: WireSession): bo
   return gate.reasons === 0 || !gate.isClosed(Reason.reader);
 }
 
-/** Goes on with input that has waited, if nothing is in its way any more. */
+/** Goes on with input that has waited, if no reason to wait is left. */
 export function continueInput(session: WireSession): void {
   const { gate } = session;
   if (gate.input === undefined || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.backendBuffer) && isBackendFull(session))) return;
@@ -240,7 +246,7 @@ export function resumeInput(session: WireSession): void {
   const { gate } = session;
   gate.open(Reason.backendBuffer);
   for (const bytes of gate.release()) {
-    // Waiting may begin again in the middle; the rest then belongs behind it.
+    // One of the messages may have to wait again. The input after it then waits behind it.
     if (gate.input !== undefined || mustHoldOn(session)) gate.hold(bytes);
     else if (!session.isEnding) handleInput(session, bytes);
   }
@@ -263,7 +269,7 @@ export async function cancel({ link, checkout }: WireSession): Promise<void> {
   else await link.cancel();
 }
 
-/** When more bytes wait for one side, the other side is no longer read. */
+/** When more bytes than this wait to be written to one side, the other side is not read. */
 const HIGH_WATER_BYTES = 262_144;
 const HELD_BACK_MAX_BYTES = 65_536;
 export const NOTHING = Buffer.alloc(0);

@@ -30,11 +30,11 @@ export function endByError(session: WireSession, error: ServiceError): void {
 }
 
 /**
- * As {@link endByError}. The client still gets the rest of a message that it has the beginning of, as from PostgreSQL, so that the
- * error has a place behind it. At the latest the end of the statement brings that, if the client reads.
+ * As {@link endByError}. If the client has only the beginning of a message, it gets the rest first, because the error can be sent only
+ * between messages. The statement is canceled, so the rest comes soon if the client reads.
  */
 export function endAfterMessage(session: WireSession, error: ServiceError): void {
-  // What others share would have to be canceled for them, too; its replies are short.
+  // To cancel in a shared pipeline would affect the requests of other clients too. The replies there are short.
   if (session.backendScanner.last || session.link.shared !== undefined) endByError(session, error);
   else if (!session.isEnding) {
     endingOf(session).afterMessage = new Deadline(REST_TIMEOUT_MS, () => endByError(session, error));
@@ -108,7 +108,7 @@ export function violated(session: WireSession, error: unknown): void {
   toBackend.flush();
   const told = error instanceof ServiceError ? error : internalError(session, error);
   const end: RelayEnd = { reason: 'protocol_violation', finalError: errorResponse(told, 'FATAL') };
-  // A COPY would wait for data whose messages cannot be recognized any more.
+  // During COPY FROM STDIN the server waits for data, and Postern can no longer tell where messages begin.
   if (replies.copyIn) endNow(session, end);
   else endAfterReplies(session, end);
 }

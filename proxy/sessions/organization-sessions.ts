@@ -1,4 +1,4 @@
-import { READERS } from '../../src/backend/pool/organization-pool.ts';
+import { readersPool } from '../../src/backend/pool/organization-pool.ts';
 import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
@@ -10,7 +10,7 @@ import { ParseCache } from '../prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../prepared/statement-memory.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
-const MAX_REMEMBERED_TENANTS = 1_000;
+const MAX_REMEMBERED_ROLES = 1_000;
 const MAX_REMEMBERED_BACKENDS = 10_000;
 
 /** A session, as the organization's other sessions use it. */
@@ -102,44 +102,44 @@ class OwnProcessId implements ProcessIds {
   }
 }
 
-/** Whose sessions: those of one role of an organization. */
+/** The role of an organization to which sessions belong: the owner, or the role of read keys. */
 export type SessionsOwner = Pick<Tenant, 'pool' | 'organization'>;
 
 /** The organizations' roles with wire sessions, and some that had sessions recently. */
 export class OrganizationDirectory implements SessionSource {
   readonly #present = new Map<string, OrganizationSessions>();
-  readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
+  readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_ROLES });
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
 
   /** Adds a session. */
   enter({ pool, organization }: SessionsOwner): OrganizationSessions {
-    const tenant = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newTenant(organization.id);
-    if (tenant.count === 0) {
+    const sessions = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newSessions(organization.id);
+    if (sessions.count === 0) {
       this.#former.delete(pool);
-      this.#present.set(pool, tenant);
+      this.#present.set(pool, sessions);
     }
-    tenant.count += 1;
-    return tenant;
+    sessions.count += 1;
+    return sessions;
   }
 
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
     for (const role of rolesOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
   }
 
-  /** One session less. The last one takes with it what had been parsed of late. */
-  leave({ pool }: SessionsOwner, tenant: OrganizationSessions): void {
-    tenant.count -= 1;
-    if (tenant.count > 0) return;
-    tenant.parseCache = new ParseCache();
+  /** Removes a session. When the last one ends, the parse cache is dropped. */
+  leave({ pool }: SessionsOwner, sessions: OrganizationSessions): void {
+    sessions.count -= 1;
+    if (sessions.count > 0) return;
+    sessions.parseCache = new ParseCache();
     this.#present.delete(pool);
-    this.#former.set(pool, tenant);
+    this.#former.set(pool, sessions);
   }
 
-  #newTenant(organizationId: string): OrganizationSessions {
+  #newSessions(organizationId: string): OrganizationSessions {
     return new OrganizationSessions(new MemoryReservation(this.#statements, organizationId, 0));
   }
 }
 
 function rolesOf(organizationId: string): readonly string[] {
-  return [organizationId, `${organizationId}:${READERS}`];
+  return [organizationId, readersPool(organizationId)];
 }

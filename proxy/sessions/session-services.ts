@@ -33,7 +33,7 @@ export interface SessionServices extends AuditListener {
   readonly parseCache: ParseCache;
   readonly statementMemory: StatementMemory;
   readonly bufferBudget: BufferBudget;
-  /** Where what it does counts. */
+  /** Counts what the session does, for `GET /api/usage`. */
   readonly usage: OrganizationUsage;
   readonly processIds: ProcessIds;
   /** Set if the organization's `public` is another schema. */

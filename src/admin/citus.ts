@@ -3,9 +3,10 @@ import type { Organization } from '../catalog/organizations/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
-import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
 import type { Cluster } from '../router/placement/cluster.ts';
 import { type ClusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
+import { type AdminLogin, parseUrl } from '../router/placement/server/admin-login.ts';
+import { withSession } from '../router/placement/server/admin-session.ts';
 import type { Address } from '../router/placement/shared-database/citus/address.ts';
 import { disableWorker } from '../router/placement/shared-database/citus/disabled-workers.ts';
 import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
@@ -23,7 +24,7 @@ export interface CitusOptions {
 }
 
 interface Coordinator {
-  readonly admin: AdminConnection;
+  readonly admin: AdminLogin;
   readonly cluster: Cluster;
 }
 

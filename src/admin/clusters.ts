@@ -2,10 +2,11 @@ import type { ClusterRegistry } from '../catalog/clusters/cluster-registry.ts';
 import type { ClusterSettings, CountedCluster } from '../catalog/clusters/cluster-rows.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
-import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
 import type { Cluster } from '../router/placement/cluster.ts';
 import { type ClusterOptions, prepareCluster } from '../router/placement/cluster-setup.ts';
-import { table } from './table.ts';
+import { type AdminLogin, parseUrl } from '../router/placement/server/admin-login.ts';
+import { withSession } from '../router/placement/server/admin-session.ts';
+import { table } from './terminal-output.ts';
 
 /** A cluster that somebody wants to add. */
 export interface AddedCluster extends ClusterSettings {
@@ -75,7 +76,7 @@ export class ClusterAdministration {
 
 async function answers(urlSource: string): Promise<boolean> {
   try {
-    const login: AdminConnection = parseUrl(readSecret(urlSource));
+    const login: AdminLogin = parseUrl(readSecret(urlSource));
     await withSession(login, async () => {}, ANSWER_TIMEOUT_MS);
     return true;
   } catch {

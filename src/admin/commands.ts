@@ -8,7 +8,8 @@ import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';
 import { type MoveCommandOptions, parseMoveCommand, runMoveCommand } from './move-command.ts';
 import type { OperatorSession } from './open-operator.ts';
-import { organizationTable, printable } from './table.ts';
+import { organizationTable, printable } from './terminal-output.ts';
+import { USAGE, usageOf } from './usage.ts';
 import { UsageError } from './usage-error.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
@@ -16,40 +17,6 @@ export type Ask = (question: string) => Promise<string | undefined>;
 
 /** @returns what to print */
 export type Command = (session: OperatorSession, ask: Ask) => Promise<string>;
-
-const USAGE = `usage: postern admin <command>
-
-  org list                     all organizations
-  org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says
-  org suspend <id>             ends its sessions and refuses its key until it is resumed
-  org resume <id>
-  org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
-  org clone <id> [--name <name>] [--expires <time>] [--force]
-                               a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
-                               meanwhile; --force ends transactions and pinned sessions that do not end
-  org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force] [--replicate]
-                               moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
-                               the former copy is kept; --force as above; --replicate copies most rows before they wait, which a large
-                               database does anyway on its way to another server, if both servers allow it
-  org move <id> --to-node <host:port>
-                               moves its tables to another worker of Citus
-  org move <id> --finish       removes the former copy
-  org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
-  key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
-  invite [--email <email>] [--expires <time>]
-                               an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
-  cluster list                 the PostgreSQL servers that organizations live on
-  cluster add <name> <url> [--placement database,schema] [--weight <n>] [--cap <n>]
-                               sets a server up and has new organizations added to it; <url> is env:NAME or file:/path, where each
-                               process of the service finds its postgres:// URL
-  cluster drain <name>         adds no more organizations to it
-  cluster open <name>          adds organizations to it again
-  cluster remove <name>        when no organization lives there
-  citus setup --workers <host:port,…> [--cluster <name>]
-                               makes the default cluster, or that one, a Citus coordinator of these workers; again for each new one; tells
-                               what it may not do
-  citus disable <host:port> [--cluster <name>]
-                               does without a worker that is down, and refuses its organizations, until citus setup is run with it again`;
 
 interface Options extends ClusterOptions, MoveCommandOptions {
   readonly yes?: boolean;
@@ -154,15 +121,17 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
 
 /** @throws UsageError */
 export function parseCommand(args: readonly string[]): Command {
+  if (args.length === 0) throw new UsageError('', USAGE);
   const { values, positionals } = parse(args);
   const [noun = '', verb = ''] = positionals;
-  const name = FORMS.has(noun) ? noun : `${noun} ${verb}`;
+  const name = FORMS.has(noun) ? noun : `${noun} ${verb}`.trim();
   const form = FORMS.get(name);
+  if (form === undefined) throw new UsageError(`there is no command ${printable(name)}`, usageOf(noun));
   const words = positionals.slice(name.split(' ').length);
-  const options = form?.options ?? [];
-  if (form?.words !== words.length || Object.keys(values).some((option) => !options.includes(option as keyof Options))) {
-    throw new UsageError(USAGE);
-  }
+  if (form.words !== words.length) throw new UsageError('', usageOf(name));
+  const options = form.options ?? [];
+  const other = Object.keys(values).find((option) => !options.includes(option as keyof Options));
+  if (other !== undefined) throw new UsageError(`${name} has no option --${other}`, usageOf(name));
   return form.command(words, values);
 }
 
@@ -191,7 +160,9 @@ function parse(args: readonly string[]) {
       allowPositionals: true,
     });
   } catch (cause) {
-    throw new UsageError(USAGE, { cause });
+    const [reason = ''] = (cause instanceof Error ? cause.message : '').split('. ');
+    const words = args.slice(0, 2).filter((word) => !word.startsWith('-'));
+    throw new UsageError(printable(reason), usageOf(words.join(' ')), { cause });
   }
 }
 
@@ -261,7 +232,7 @@ function move(id: string, { 'to-node': node, ...options }: Options): Command {
     return async ({ operator, citus, origin }) => citus.move(await operator.organization(id), target, origin);
   }
   const command = node === undefined ? parseMoveCommand(options) : undefined;
-  if (command === undefined) throw new UsageError(USAGE);
+  if (command === undefined) throw new UsageError('', usageOf('org move'));
   return ({ mover, origin }) => runMoveCommand(mover, id, command, origin);
 }
 

@@ -17,6 +17,14 @@ export function parseAddress(text: string): IpAddress | undefined {
   return isIP(text) === 0 ? undefined : ipaddr.process(text);
 }
 
+/** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
+export function rateLimitAddress(sourceIp: string): string {
+  if (isIP(sourceIp) === 4 || !ipaddr.isValid(sourceIp)) return sourceIp;
+  const address = ipaddr.process(sourceIp);
+  if (!(address instanceof ipaddr.IPv6)) return address.toString();
+  return `${new ipaddr.IPv6([...address.parts.slice(0, 4), 0, 0, 0, 0]).toString()}/64`;
+}
+
 /** @returns the network with its prefix length and without host bits, e.g. `10.0.0.0/8`; undefined if it is none */
 export function normalNetwork(text: string): string | undefined {
   const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];

@@ -20,7 +20,7 @@ export interface BackendReceiver {
   closed(error: Error | undefined): void;
 }
 
-/** Receives what nobody has asked for. */
+/** Discards what a backend sends while no session uses it. */
 export const NO_RECEIVER: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
 
 /**

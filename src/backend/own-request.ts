@@ -15,7 +15,7 @@ export interface OwnRequest {
 }
 
 /**
- * Sends Postern's own requests on an idle session, that nobody else receives from, and reads the whole reply.
+ * Sends Postern's own requests on an idle session, which must have no receiver, and reads the whole reply.
  * @returns the last command tag, e.g. `SELECT 1`
  * @throws PostgresError the first error of the reply, after reading it to its end; ServiceError `backend_lost`
  */

@@ -9,17 +9,17 @@ import { migrate } from './database/migrate.ts';
 import { NotificationChannel } from './database/notification-channel.ts';
 import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
 import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
-import { CREDENTIALS_CHANNEL, type KeyState, loadStates, notifyChange, parseChange } from './keys/credential-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
 import { KeyRegistry } from './keys/key-registry.ts';
+import { CREDENTIALS_CHANNEL, type KeyState, loadStates, notifyChange, parseChange } from './keys/key-state-notifications.ts';
 import { loadByDigest, loadByOrganization } from './keys/load-credentials.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { Maintenance } from './maintenance.ts';
-import { MoveRegistry } from './organizations/moves.ts';
+import { MoveRegistry } from './organizations/move-registry.ts';
 import type { Organization } from './organizations/organization.ts';
 import { OrganizationRegistry } from './organizations/organization-registry.ts';
 import { type ChangeOrganization, lockOrganization } from './organizations/organization-rows.ts';
-import { PauseRegistry } from './organizations/pauses.ts';
+import { PauseRegistry } from './organizations/pause-registry.ts';
 import { SignUpRegistry } from './organizations/sign-up-registry.ts';
 import { AuthenticationFailures, FAILURES_CHANNEL } from './processes/authentication-failures.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
@@ -32,7 +32,8 @@ import { SavedQueries } from './saved-queries/saved-queries.ts';
 import { Usage } from './usage/usage.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
-export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
+export type { NewApiKey } from './keys/api-key.ts';
+export type { Credential, FormerKey } from './keys/credential.ts';
 export type { RotatedKey } from './keys/key-registry.ts';
 export type { SignupQuota } from './organizations/hourly-limits.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
@@ -87,6 +88,8 @@ export class Catalog {
   /** This process's number among those that share the database. */
   readonly #process = randomInt(1, 2 ** 31);
   #listens = false;
+  /** Whether the log says that notifications were lost. */
+  #wereLost = false;
   #onPause: PauseListener = () => {};
   #closing = false;
 
@@ -232,11 +235,14 @@ export class Catalog {
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
     this.clusters.notified();
+    if (this.#wereLost) this.#options.observe({ name: 'service.warning', message: 'notifications are back' });
+    this.#wereLost = false;
   }
 
   #notificationsLost(): void {
     this.#credentials.distrust();
     if (this.#listens && !this.#closing) {
+      this.#wereLost = true;
       this.#options.observe({ name: 'service.warning', message: 'notifications were lost: every key is looked up until they are back' });
     }
     this.#listens = false;

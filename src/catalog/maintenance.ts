@@ -32,24 +32,34 @@ export class Maintenance {
     this.#run();
   }
 
-  /** Resolves when nothing is being deleted any more. */
+  /** Begins no further deletion. Resolves when nothing is being deleted any more. */
   stop(): Promise<void> {
     clearInterval(this.#timer);
+    this.#timer = undefined;
     return this.#running;
   }
 
   #run(): void {
-    this.#running = this.#deleteOld().catch((cause: unknown) => {
-      this.#options.observe({ name: 'service.warning', message: 'old audit entries could not be deleted', cause });
-    });
+    this.#running = this.#deleteOld();
   }
 
+  /** What cannot be deleted now is reported, and tried again the next time; the rest is deleted all the same. */
   async #deleteOld(): Promise<void> {
-    const { database, audit, auditDays, now } = this.#options;
-    await database.run((sql) => deleteOldAttempts(sql, now()));
-    await database.run((sql) => deleteExpiredInvitations(sql, now()));
-    await database.run((sql) => deleteOldUsage(sql, now()));
-    await database.run((sql) => deleteOldRequests(sql));
-    await audit.deleteOlderThan(auditDays);
+    const { database, audit, auditDays, now, observe } = this.#options;
+    const deletions: Readonly<Record<string, () => Promise<unknown>>> = {
+      'counts of sign-ups': () => database.run((sql) => deleteOldAttempts(sql, now())),
+      invitations: () => database.run((sql) => deleteExpiredInvitations(sql, now())),
+      'usage figures': () => database.run((sql) => deleteOldUsage(sql, now())),
+      'requests between processes': () => database.run((sql) => deleteOldRequests(sql)),
+      'audit entries': () => audit.deleteOlderThan(auditDays),
+    };
+    for (const [rows, deleteRows] of Object.entries(deletions)) {
+      if (this.#timer === undefined) return;
+      try {
+        await deleteRows();
+      } catch (cause) {
+        observe({ name: 'service.warning', message: `old ${rows} could not be deleted`, cause });
+      }
+    }
   }
 }

@@ -1,8 +1,9 @@
 import pg from 'pg';
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { posternTable } from '../sql/postern-tables.ts';
+import { forClone } from './definitions/clone-names.ts';
+import { isClone } from './definitions/restore-definitions.ts';
 import { POSTERN_TABLES, type PosternTableName } from './postern-tables.ts';
-import { forClone, isClone } from './restore-definitions.ts';
 
 /** A table whose rows are copied; names are qualified and quoted. */
 export interface CopiedTable {
@@ -69,7 +70,7 @@ export async function readContents(client: pg.Client, source: Placement, target:
   const own = source.kind === 'schema' ? POSTERN_TABLES.map((name) => `postern_${name}`) : [];
   const { rows } = await client.query<Relation>(RELATIONS, [schema === undefined ? null : source.schema, own]);
   const of = (kind: Relation['kind']) => rows.filter((relation) => relation.kind === kind);
-  // As in the definitions, where a name is like any other word.
+  // As in the definitions, where a name is like any other identifier.
   const copied = (name: string) => (isClone(source, target) ? forClone(name, source, target) : name);
   const names = (relation: Relation) => ({
     from: quoted(relation.schema, relation.name),

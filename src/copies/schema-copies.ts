@@ -3,15 +3,15 @@ import { ServiceError } from '../errors.ts';
 import { codeOf, textOf } from '../protocol/postgres-error.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';
 import type { CopyData, SchemaCopying } from '../router/moves/clones.ts';
-import { asServiceError } from '../router/placement/platform-sessions.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { roleExists } from '../router/placement/roles/role-exists.ts';
+import { asServiceError } from '../router/placement/server/platform-sessions.ts';
 import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
 import { clientText } from '../router/schema-rewriting/server-text.ts';
 import type { CopyOptions } from './copy-options.ts';
 import { copyOrganization } from './copy-organization.ts';
+import { pgDumpLacking } from './definitions/pg-dump.ts';
 import { checkLargeObjects } from './obstacles.ts';
-import { pgDumpLacking } from './pg-dump.ts';
 import { type OpenPlacement, openTenantSession } from './tenant-session.ts';
 
 /** The application_name of the sessions that copy a schema for a clone. */

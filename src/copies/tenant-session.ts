@@ -1,9 +1,11 @@
+import { performance } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword } from '../auth/role-password.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/run-command.ts';
 import type { Placement } from '../catalog/organizations/organization.ts';
-import type { ServedCluster } from '../router/clusters/served-cluster.ts';
+import type { ServedCluster, ServedPlacement } from '../router/clusters/served-cluster.ts';
 import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
 
 /** Two sessions of an organization's own role at one of its placements. */
@@ -13,13 +15,8 @@ export interface TenantSession {
   /** For COPY. */
   readonly backend: BackendConnection;
   readonly processIds: readonly number[];
+  /** Resolves when the server does not list them any more, or after some seconds. */
   end(): Promise<void>;
-}
-
-/** A placement on its server. */
-export interface ServedPlacement {
-  readonly server: ServedCluster;
-  readonly placement: Placement;
 }
 
 /** One of the two placements between which an organization's data is copied. */
@@ -45,6 +42,9 @@ const SETTINGS: Readonly<Record<string, string>> = {
   lock_timeout: '5s',
 };
 
+const GONE_WITHIN_MS = 5_000;
+const POLL_MS = 20;
+
 export async function openTenantSession(
   { platform, provisioner }: ServedCluster,
   placement: Placement,
@@ -68,19 +68,32 @@ export async function openTenantSession(
   const client = new pg.Client({ host, port, ssl: ssl ?? false, user, password, database, options, application_name: name });
   // A connection lost between two statements fails the next one.
   client.on('error', () => {});
+  const processIds = [backend.processId];
   const end = async () => {
     backend.end();
     await client.end().catch(() => {});
+    await untilGone(platform, processIds).catch(() => {});
   };
   try {
     await runCommand(backend, settings);
     await client.connect();
     await client.query(settings);
     const { rows } = await client.query<{ id: number }>('SELECT pg_catalog.pg_backend_pid() AS id');
-    return { client, backend, processIds: [backend.processId, ...rows.map(({ id }) => id)], end };
+    processIds.push(...rows.map(({ id }) => id));
+    return { client, backend, processIds, end };
   } catch (error) {
     await end();
     throw error;
+  }
+}
+
+/** A session that its client has ended is listed for some time. A move would take it for one of somebody else. */
+async function untilGone(platform: ServedCluster['platform'], processIds: readonly number[]): Promise<void> {
+  const deadline = performance.now() + GONE_WITHIN_MS;
+  const query = 'SELECT FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1)';
+  while ((await platform.run((session) => session.query(query, [processIds]))).rows.length > 0) {
+    if (performance.now() > deadline) return;
+    await delay(POLL_MS);
   }
 }
 

@@ -4,8 +4,9 @@ import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
-import { makeSharedFolder } from './data-directory.ts';
-import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
+import { hasCode, reasonOf } from '../system-errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
+import { makeSharedFolder } from './files-and-folders.ts';
 import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);

@@ -1,8 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, readdir, readlink, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
+import { hasCode, reasonOf } from '../system-errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
+import { makeFolders, makeSharedFolder } from './files-and-folders.ts';
 import { type FolderLock, lockFolder } from './folder-lock.ts';
 import { type Account, canEnter } from './server-account.ts';
 
@@ -46,47 +48,6 @@ export async function openDataDirectory(path: string, account: Account | undefin
     if (error instanceof EmbeddedError) throw error;
     throw new EmbeddedError(`data directory ${path} cannot be used: ${reasonOf(error)}`);
   }
-}
-
-/** Creates a folder that every user can enter, whatever the umask. An existing one is left as it is. */
-export async function makeSharedFolder(path: string): Promise<void> {
-  if (await makeFolders(path)) await chmod(path, 0o755);
-}
-
-/**
- * Creates a folder and its missing parents. Node's recursive `mkdir` is not used, because it loops for ever where a folder cannot be
- * created in an existing one, as in `/proc`.
- * @returns whether the folder was missing
- */
-async function makeFolders(path: string): Promise<boolean> {
-  try {
-    return await makeFolder(path);
-  } catch (error) {
-    const above = dirname(path);
-    if (!hasCode(error, 'ENOENT') || above === path) throw error;
-    await makeFolders(above);
-    return await makeFolder(path);
-  }
-}
-
-async function makeFolder(path: string): Promise<boolean> {
-  try {
-    await mkdir(path);
-    return true;
-  } catch (error) {
-    // On a read-only file system, or without permission, the error is another one than EEXIST.
-    if ((await stat(path).catch(() => undefined))?.isDirectory()) return false;
-    throw error;
-  }
-}
-
-/** Replaces a file atomically. As root in another user's directory it follows no link that the user may have made. */
-export async function replaceFile(path: string, content: string, mode: number): Promise<void> {
-  const draft = `${path}.new`;
-  await rm(draft, { force: true });
-  await writeFile(draft, content, { flag: 'wx', mode });
-  await chmod(draft, mode);
-  await rename(draft, path);
 }
 
 /** Creates an empty folder for the server's socket, which no other user can enter and whose path is short enough. */

@@ -1,7 +1,8 @@
 import { readdir, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Binaries } from './binaries.ts';
-import { type DataDirectory, makeSharedFolder } from './data-directory.ts';
+import type { DataDirectory } from './data-directory.ts';
+import { makeSharedFolder } from './files-and-folders.ts';
 
 /** Languages whose interpreters do not check for interrupts: neither cancel nor terminate stops their functions. */
 const UNINTERRUPTIBLE = /pl(perl|tcl|python)/;

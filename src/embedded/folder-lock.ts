@@ -1,7 +1,8 @@
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { EmbeddedError, hasCode } from './errors.ts';
+import { hasCode } from '../system-errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
 import { startOf } from './process-identity.ts';
 
 const holderSchema = z.object({ pid: z.int().positive(), startedAt: z.string() });
@@ -41,7 +42,8 @@ async function refuseIfHeld(folder: string, except: number): Promise<void> {
     if (number === except) continue;
     const holder = await readHolder(lockFile(folder, number));
     if (holder === undefined || (await startOf(holder.pid)) !== holder.startedAt) continue;
-    throw new EmbeddedError(`data directory ${folder} is in use by another Postern (process ${holder.pid})`);
+    const advice = 'stop it, or set POSTERN_DATA_DIR to another folder';
+    throw new EmbeddedError(`data directory ${folder} is in use by another Postern (process ${holder.pid}): ${advice}`);
   }
 }
 

@@ -2,9 +2,10 @@ import { execFile } from 'node:child_process';
 import { chown, mkdtemp, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { reasonOf } from '../system-errors.ts';
 import type { Binaries } from './binaries.ts';
 import type { DataDirectory } from './data-directory.ts';
-import { EmbeddedError, reasonOf } from './errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
 import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);

@@ -1,14 +1,14 @@
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword } from '../auth/role-password.ts';
-import { EmbeddedError } from './errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
 import { SUPERUSER } from './initdb.ts';
 import { knownSecret } from './secret-file.ts';
 import { PORT } from './server-process/postmaster.ts';
 import { isServing, readPostmasterPid } from './server-process/postmaster-pid.ts';
 
 /** How to reach the PostgreSQL that another process has started. */
-export interface RunningEmbedded {
+export interface RunningServer {
   readonly host: string;
   readonly port: number;
   readonly superuser: { readonly user: string; readonly password: string };
@@ -20,7 +20,7 @@ export interface RunningEmbedded {
  * @param given used instead of the secret stored there
  * @throws EmbeddedError when there is none, or it belongs to another user
  */
-export async function findRunningServer(dataDir: string, given?: string): Promise<RunningEmbedded> {
+export async function findRunningServer(dataDir: string, given?: string): Promise<RunningServer> {
   const path = await realpath(dataDir).catch(() => dataDir);
   const cluster = await realpath(join(path, 'postgres')).catch(() => '');
   const { pid, socketFolder } = await readPostmasterPid(cluster);

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type DataDirectory, replaceFile } from './data-directory.ts';
-import { EmbeddedError, hasCode, reasonOf } from './errors.ts';
+import { hasCode, reasonOf } from '../system-errors.ts';
+import type { DataDirectory } from './data-directory.ts';
+import { EmbeddedError } from './embedded-error.ts';
+import { replaceFile } from './files-and-folders.ts';
 
 const SECRET_MIN_CHARACTERS = 16;
 

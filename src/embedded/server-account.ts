@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { EmbeddedError, reasonOf } from './errors.ts';
+import { reasonOf } from '../system-errors.ts';
+import { EmbeddedError } from './embedded-error.ts';
 
 const run = promisify(execFile);
 

@@ -3,7 +3,7 @@ import { backendFrames } from '../protocol/message-framing.ts';
 import { type ReplyHandler, ReplyReader } from '../protocol/reply-reader.ts';
 import type { Slot } from './pipeline-slot.ts';
 
-/** Of no message but ReadyForQuery has anything to arrive whole. */
+/** Only ReadyForQuery is read; all other messages are discarded as they arrive. */
 const FRAMES = backendFrames({ Z: 1 });
 
 /** The pipeline of the request that runs elsewhere now. */

@@ -12,8 +12,8 @@ export interface SharingLimits {
 }
 
 /**
- * Which requests share a backend: where enough backends are at work, quick ones, as more would only compete for the
- * processors; where all are busy, also short ones.
+ * Which requests share a backend. `quick`: enough backends are at work, and more would only compete for the processors, so quick
+ * requests share them. `short`: all backends are busy, so short requests share them too.
  */
 export type ShareMode = 'short' | 'quick';
 
@@ -41,11 +41,11 @@ export interface WaitingClient {
   join(backend: SharedBackend, now: number): boolean;
 }
 
-/** So many of the backends that were taken last are considered. */
+/** How many backends are considered: those that were taken last. */
 const MAX_CONSIDERED = 16;
-/** So many of those who have waited longest may enter the pipeline of a backend that another has just got. */
+/** How many waiting clients may enter the pipeline of a backend that another client has just got: those that have waited longest. */
 const MAX_ADMITTED = 8;
-/** A backend to which more is waiting to be written is not shared. */
+/** A backend with more bytes than this to be written is not shared. */
 const MAX_PENDING_BYTES = 65_536;
 /** Backends are contended as long as a session has found too few of them free within this time. */
 const CONTENDED_MS = 1_000;
@@ -82,7 +82,7 @@ export class Multiplexer {
   readonly #spread: number;
   /** In the order in which they have got their backends. */
   readonly #backends: SharedBackend[] = [];
-  /** First come, first served. */
+  /** Those that have waited longest come first. */
   readonly #waiting: WaitingClient[] = [];
   /** Until then latencies are worth measuring; on performance.now()'s clock. Only this class sets it. */
   contendedUntil = Number.NEGATIVE_INFINITY;
@@ -97,7 +97,7 @@ export class Multiplexer {
     return this.registry.baseline;
   }
 
-  /** So many backends are at work that one more would only compete for the processors. */
+  /** Whether so many backends are at work that one more would only compete for the processors. */
   get isSpread(): boolean {
     let atWork = 0;
     for (let i = this.#backends.length - 1; i >= 0 && atWork < this.#spread; i -= 1) if (this.#backends[i]?.isAtWork) atWork += 1;
@@ -109,7 +109,7 @@ export class Multiplexer {
   }
 
   /**
-   * @param isAwaited somebody waits for a backend: each pipeline takes only so many more that its backend becomes free soon
+   * @param isAwaited a client waits for a backend: each pipeline takes few more requests, so that its backend becomes free soon
    * @returns a pipeline that the request may enter; the shortest of several
    */
   find(request: ShareableRequest, now: number, mode: ShareMode, isAwaited: boolean): SharedPipeline | undefined {

@@ -1,7 +1,7 @@
 import { newServerStatement, type ServerStatement } from '../backend/server-statement.ts';
 import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
-import { stringEnd } from '../protocol/body-reader.ts';
+import { stringEnd } from '../protocol/null-terminated-strings.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { mayShare } from '../syntax/traits/backend-sharing.ts';
 
@@ -22,19 +22,11 @@ interface Entry {
   schemaVersion: number;
 }
 
-interface RecentQuery {
-  readonly text: string;
-  readonly latency: StatementLatency | undefined;
-}
-
-const RECENT_QUERIES = 128;
 /** Longer texts of Query messages share no pipeline. */
 const MAX_QUERY_CHARACTERS = 2_048;
-/** Texts that differ in their literals differ at the end more often than at the beginning. */
-const COMPARED_CHARACTERS = 8;
 
-/** Command tags of statements that change tables or types, or may hide one behind another of the same name. */
-export const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
+/** Command tags of statements that change tables or types, or may do so, or may hide one behind another of the same name. */
+export const SCHEMA_CHANGE = /^(?:(?:ALTER|DROP|CREATE) |DO$)/;
 
 /** A registry is kept as long as the organization's credential is. */
 const registries = new WeakMap<Organization, StatementRegistry>();
@@ -57,11 +49,9 @@ export function registryOf(organization: Organization): StatementRegistry {
 export class StatementRegistry {
   /** Increases when statements that were found before are no longer found. */
   generation = 0;
-  /** Increases when tables have changed. */
-  #schemaVersion = 0;
+  /** Increases when tables or types have changed. What was found out about a text before may not hold any more. */
+  schemaVersion = 0;
   readonly baseline = new LatencyBaseline();
-  /** The latencies of texts that were looked up last; undefined for those that may not share a pipeline. */
-  readonly #recentQueries: (RecentQuery | undefined)[] = new Array(RECENT_QUERIES).fill(undefined);
   readonly #entries = new BoundedMap<string, Entry>({
     maxEntries: MAX_ENTRIES,
     maxWeight: MAX_BYTES,
@@ -69,25 +59,26 @@ export class StatementRegistry {
   });
 
   /**
-   * Called when tables have changed. A text that is prepared from now on gets a new server statement. Statements that clients
+   * Called when tables or types have changed. A text that is prepared from now on gets a new server statement. Statements that clients
    * already have keep their shape, because clients may rely on its description; PostgreSQL reports when it has changed (0A000).
    */
   invalidate(): void {
     this.generation += 1;
-    this.#schemaVersion += 1;
+    this.schemaVersion += 1;
   }
 
   find(definition: Buffer, context: string): ServerStatement | undefined {
-    const entry = this.#entries.use(keyOf(definition, context));
-    return entry?.schemaVersion === this.#schemaVersion ? entry.statement : undefined;
+    return this.#find(keyOf(definition, context));
   }
 
-  /**
-   * The statement of a text without parameter types, also one from before tables have changed: its caller describes it again
-   * when the server says so (0A000), or when another backend prepares it.
-   */
+  /** As {@link find}, for a text without parameter types. */
   findText(sql: string, context: string): ServerStatement | undefined {
-    return this.#entries.use(keyOfText(sql, context))?.statement;
+    return this.#find(keyOfText(sql, context));
+  }
+
+  #find(key: string): ServerStatement | undefined {
+    const entry = this.#entries.use(key);
+    return entry?.schemaVersion === this.schemaVersion ? entry.statement : undefined;
   }
 
   /** @param definition may be in a buffer that is reused; a copy is kept */
@@ -133,17 +124,10 @@ export class StatementRegistry {
 
   /**
    * As {@link latencyOf}, for the text of a Query.
-   * @param isPlain whether a text has no effect that the caller would have to know of; asked only where it is not known yet
+   * @param isPlain whether a text has no effect that the caller would have to know of
    */
   latencyOfQuery(text: string, isPlain: (text: string) => boolean): StatementLatency | undefined {
-    if (text.length > MAX_QUERY_CHARACTERS) return undefined;
-    // One request is looked up several times on its way.
-    const slot = recentSlotOf(text);
-    const recent = this.#recentQueries[slot];
-    if (recent?.text === text) return recent.latency;
-    const latency = isPlain(text) ? (this.#latencyOf(text) ?? undefined) : undefined;
-    this.#recentQueries[slot] = { text, latency };
-    return latency;
+    return text.length <= MAX_QUERY_CHARACTERS && isPlain(text) ? (this.#latencyOf(text) ?? undefined) : undefined;
   }
 
   /** Texts that differ only in their literals have one latency. */
@@ -156,19 +140,12 @@ export class StatementRegistry {
 
   #entryOf(key: string): Entry {
     let entry = this.#entries.use(key);
-    if (entry === undefined || entry.schemaVersion !== this.#schemaVersion) {
-      entry = { statement: undefined, sightings: 0, latency: entry?.latency, bytes: 0, schemaVersion: this.#schemaVersion };
+    if (entry === undefined || entry.schemaVersion !== this.schemaVersion) {
+      entry = { statement: undefined, sightings: 0, latency: entry?.latency, bytes: 0, schemaVersion: this.schemaVersion };
       this.#entries.set(key, entry);
     }
     return entry;
   }
-}
-
-function recentSlotOf(text: string): number {
-  let slot = text.length;
-  for (let i = Math.max(0, text.length - COMPARED_CHARACTERS); i < text.length; i += 1)
-    slot = (31 * slot + text.charCodeAt(i)) % RECENT_QUERIES;
-  return slot;
 }
 
 /** A literal, or a quoted name: no literal begins in a name. */
@@ -180,7 +157,9 @@ const NOT_ASCII = /[^\0-\x7f]/;
 /** The text alone, where it has neither context nor types. Other keys contain a NUL, which no text does. */
 function keyOf(definition: Buffer, context: string): string {
   const textEnd = definition.length - NO_TYPES_BYTES;
-  if (context === '' && definition.indexOf(0) === textEnd) return definition.toString('latin1', 0, textEnd);
+  // A malformed message may end behind another number.
+  const hasTypes = textEnd < 0 || definition.readUInt16BE(textEnd + 1) !== 0;
+  if (context === '' && !hasTypes && definition.indexOf(0) === textEnd) return definition.toString('latin1', 0, textEnd);
   return `${context}\0${definition.toString('latin1')}`;
 }
 

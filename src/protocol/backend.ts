@@ -43,6 +43,7 @@ export type BackendMessage =
   /** `minorVersion`: the minor version of protocol 3 that this connection will use. */
   | { readonly name: 'NegotiateProtocolVersion'; readonly minorVersion: number; readonly unsupportedOptions: readonly string[] }
   | { readonly name: 'NotificationResponse'; readonly processId: number; readonly channel: string; readonly payload: string }
+  | { readonly name: 'ParameterDescription'; readonly body: Uint8Array }
   | { readonly name: 'ReadyForQuery'; readonly status: TransactionStatus }
   | { readonly name: 'ErrorResponse' | 'NoticeResponse'; readonly fields: ErrorFields }
   | { readonly name: 'CommandComplete'; readonly tag: string }
@@ -79,6 +80,8 @@ export function encodeBackendMessage(message: BackendMessage): Buffer {
     case 'ErrorResponse':
     case 'NoticeResponse':
       return encode(BackendType[message.name], ...errorFieldTexts(message.fields).map(string));
+    case 'ParameterDescription':
+      return encode(BackendType.ParameterDescription, message.body);
     case 'CommandComplete':
       return encode(BackendType.CommandComplete, string(message.tag));
     case 'EmptyQueryResponse':

@@ -1,4 +1,4 @@
-import { stringEnd } from './body-reader.ts';
+import { stringEnd } from './null-terminated-strings.ts';
 import { violation } from './protocol-violation.ts';
 
 /** @see https://www.postgresql.org/docs/current/protocol-error-fields.html */

@@ -1,7 +1,7 @@
 import { copyBytes } from '../runtime/bytes.ts';
-import { stringEnd } from './body-reader.ts';
 import { FrontendType, statementNameStart } from './frontend.ts';
 import { HEADER_BYTES } from './message-framing.ts';
+import { stringEnd } from './null-terminated-strings.ts';
 import { violation } from './protocol-violation.ts';
 
 const STATEMENT = Buffer.from('S');

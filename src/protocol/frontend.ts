@@ -1,7 +1,8 @@
 import type { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
-import { BodyReader, stringEnd } from './body-reader.ts';
+import { BodyReader } from './body-reader.ts';
 import { HEADER_BYTES } from './message-framing.ts';
+import { stringEnd } from './null-terminated-strings.ts';
 import { violation } from './protocol-violation.ts';
 
 /** Type bytes of frontend messages after the startup message. */

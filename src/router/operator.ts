@@ -6,7 +6,7 @@ import { noOrganization } from '../catalog/organizations/organization-rows.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { mintKey } from './accounts/mint-key.ts';
 import type { Clusters } from './clusters/clusters.ts';
-import { describeProcesses, type RunningProcess, StillRunningError } from './placement/provisioner.ts';
+import { describeProcesses, type RunningProcess, StillRunningError } from './placement/roles/role-sessions.ts';
 import type { Tenant } from './tenant.ts';
 
 /** The key that an organization has asked with. */

@@ -1,5 +1,6 @@
 import type { ApiKey } from '../catalog/keys/api-key.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
+import { ServiceError } from '../errors.ts';
 
 /** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */
 export interface Tenant {
@@ -21,4 +22,10 @@ export interface Tenant {
   readonly hasPreparedTransactions?: boolean;
   /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key ends or the organization is suspended. */
   readonly revoked: AbortSignal;
+}
+
+/** @throws ServiceError `unknown_database` unless this is the database that clients of the organization connect to */
+export function requireDatabase({ organization: { id } }: Tenant, database: string): void {
+  if (database === id) return;
+  throw new ServiceError('unknown_database', `database "${database}" does not exist`, { hint: `The database of this key is "${id}".` });
 }

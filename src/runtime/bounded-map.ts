@@ -16,11 +16,11 @@ interface Entry<K, V> {
 const NONE: readonly never[] = [];
 
 /**
- * A map that forgets the entries that were added or used longest ago, when it has more than it may. The last one stays,
- * whatever its weight. Who keeps entries for a time only asks of those found how old they are.
+ * A map with a limit, by number and by weight. Beyond the limit it forgets the entries that were added or used longest ago. The newest
+ * entry always stays, whatever its weight. Entries do not expire: a caller that wants them to stores the time and checks it.
  *
- * The order of use is a linked list: to move an entry to the end of a `Map`, it would have to be deleted and added, which costs ten times
- * as much.
+ * The order of use is a linked list. To move an entry to the end of a `Map`, it would have to be deleted and added, which costs ten
+ * times as much.
  */
 export class BoundedMap<K, V> {
   readonly #entries = new Map<K, Entry<K, V>>();

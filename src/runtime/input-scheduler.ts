@@ -147,6 +147,7 @@ export class OrganizationInput {
 
   /** Has a source handle its input in a later turn. An organization's sources are served in the order in which they were deferred. */
   defer(source: InputSource): void {
+    this.startedAt = 0;
     if (this.#deferred.push(source) === 1) this.#scheduler.defer(this);
   }
 

@@ -97,7 +97,7 @@ export class MemoryReservation {
     return this.#budget.wait(this.#organizationId, bytes, free);
   }
 
-  /** So many bytes are held now, also beyond the limits. */
+  /** Sets the number of bytes that are held now, even beyond the limits. */
   resize(bytes: number): void {
     if (this.#isOver) return;
     const more = this.#countedOf(bytes) - this.#countedOf(this.#bytes);

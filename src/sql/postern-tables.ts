@@ -1,6 +1,6 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
-import type { SqlSession } from './session/session.ts';
+import type { SqlSession } from './session/sql-session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */
 export interface PosternTable {

@@ -1,6 +1,6 @@
-import { Code } from './characters.ts';
-import { Lexer, Token } from './scanner.ts';
-import { skipWhitespace } from './whitespace-and-comments.ts';
+import { Code } from './tokens/characters.ts';
+import { Lexer, Token } from './tokens/scanner.ts';
+import { skipWhitespace } from './tokens/whitespace-and-comments.ts';
 
 /** Only this much of a text is searched for its first keywords. */
 export const BEGINNING_MAX_CHARACTERS = 262_144;

@@ -1,4 +1,4 @@
-import { Code } from './characters.ts';
+import { Code } from './tokens/characters.ts';
 
 /** These are compared with each of millions of characters: a local constant is faster than a property. */
 const { Space, Tab, Newline, Return, Star, Minus, Slash } = Code;

@@ -1,5 +1,5 @@
-import { isIdentifier, isQuotedIdentifier, isString, Lexer, Token, type TokenKind } from './scanner.ts';
-import { commentEnd } from './whitespace-and-comments.ts';
+import { isIdentifier, isQuotedIdentifier, isString, Lexer, Token, type TokenKind } from './tokens/scanner.ts';
+import { commentEnd } from './tokens/whitespace-and-comments.ts';
 
 const REDACTED = "'***'";
 

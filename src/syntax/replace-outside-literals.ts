@@ -1,4 +1,4 @@
-import { isQuoted, Lexer, Token, type TokenKind } from './scanner.ts';
+import { isQuoted, Lexer, Token, type TokenKind } from './tokens/scanner.ts';
 
 /** The rest of a longer text stays as it is, because reading it would block the event loop. */
 const TOKENS_MAX = 20_000;

@@ -1,6 +1,6 @@
-import { Code } from './characters.ts';
-import { Lexer, type LexerOptions, Token } from './scanner.ts';
-import { Whitespace } from './whitespace-and-comments.ts';
+import { Code } from './tokens/characters.ts';
+import { Lexer, type LexerOptions, Token } from './tokens/scanner.ts';
+import { Whitespace } from './tokens/whitespace-and-comments.ts';
 
 export interface SqlStatement {
   /** The statement without its semicolon, and without comments before its first token. */

@@ -5,7 +5,7 @@ export interface AllocatedLimits {
   /** Of all organizations together. */
   readonly max: number;
   readonly maxPerTenant: number;
-  /** So many of the last ones are for organizations that have none. */
+  /** How many of the last ones are kept for organizations that have none. */
   readonly reserved: number;
   /** Whether no organization may have more than are left for the others. */
   readonly leavesAsMany?: boolean;
@@ -58,7 +58,7 @@ interface Waiting {
 const ASK_EVERY_MS = 50;
 /** How long a worker may take to answer where nobody waits for longer than it takes to ask all: one that hangs has kept what it has. */
 const ANSWER_MS = 1_000;
-/** So many requests ask at once for sessions of an organization, or of any; the others wait until these have one. */
+/** How many requests ask at once for sessions of an organization, or of any; the others wait until these have one. */
 const ASKING_MAX = 16;
 
 /**

@@ -1,4 +1,4 @@
-import type { BackendPermits } from '../backend/pool/backend-permits.ts';
+import type { BackendPermits } from '../backend/pool/permits-across-processes.ts';
 import type { PoolFairnessLimits } from '../backend/pool/pool-fairness.ts';
 import type { BackingPostgres } from '../backing-postgres.ts';
 import type { ServiceLimits } from '../service-limits.ts';

@@ -6,10 +6,11 @@ import { type BackingPostgres, openPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
-import { returnConnections } from './connection-handover.ts';
+import { REPLACED } from '../shutdown.ts';
 import { type AllocatorOptions, LimitAllocator } from './limit-allocator.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
+import { returnConnections } from './return-untaken-connections.ts';
 
 /** The processes that serve the ports. */
 export interface Workers {
@@ -27,7 +28,7 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 30_000;
 /** One that does not serve after this long hangs. The first may have the control database to migrate. */
 const START_TIMEOUT_MS = 300_000;
-/** So many in a place may wait for their clients after they have been replaced: each has some sessions of the control database. */
+/** How many replaced processes of one worker may wait for their clients to leave. Each has some sessions on the control database. */
 const REPLACED_MAX = 3;
 /** One that does not answer in time is left out of the metrics: less than Prometheus waits. */
 const METRICS_TIMEOUT_MS = 2_000;
@@ -143,7 +144,7 @@ class Supervisor {
     tell(process.id, { kind: 'retire' });
     replaced.push(process);
     process.once('exit', () => replaced.splice(replaced.indexOf(process), 1));
-    for (const { id } of replaced.slice(0, -REPLACED_MAX)) tell(id, { kind: 'stop', reason: 'replaced' });
+    for (const { id } of replaced.slice(0, -REPLACED_MAX)) tell(id, { kind: 'stop', reason: REPLACED });
   }
 
   async stop(): Promise<void> {

@@ -3,6 +3,7 @@ import type { Config } from '../config.ts';
 import { BothLimits, SharedLimit } from '../runtime/limits/count-limit.ts';
 import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
+import { REPLACED } from '../shutdown.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
@@ -104,7 +105,7 @@ class Worker {
 
   async #retire(): Promise<void> {
     await this.#service?.retire();
-    await this.stop('replaced');
+    await this.stop(REPLACED);
   }
 
   async #start({ number, config, postgres, greets }: Start): Promise<void> {

@@ -27,8 +27,6 @@ export interface Entered {
 /** Logs in, and runs one statement if that works. */
 export type Entrance = (service: TestService, pretence: Pretence, sql: string) => Promise<Entered>;
 
-const TIMEOUT_MS = 10_000;
-
 /** SCRAM on the TCP port. */
 const tcp: Entrance = async ({ wirePort }, { parameters, key, scramUser }, sql) => {
   const client = await WireClient.open('127.0.0.1', wirePort);
@@ -67,7 +65,7 @@ async function converse(client: WireClient, refusal: BackendMessage | undefined,
 export async function readReply(client: WireClient): Promise<Reply> {
   const messages: BackendMessage[] = [];
   for (;;) {
-    const message = await client.read(TIMEOUT_MS);
+    const message = await client.read();
     if (message === undefined) throw new Error(`no answer, but ${messages.map(({ type }) => type).join('')}`);
     if (message === 'EOF' || message.type === 'Z') return replyOf(messages);
     messages.push(message);

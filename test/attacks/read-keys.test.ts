@@ -245,11 +245,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
   });
 
   it('waits for no session that the organization has idle for its other role, and counts in its limit', async () => {
-    const limited = await startTestService({
-      POSTERN_PLACEMENT: kind,
-      POSTERN_BACKENDS_PER_TENANT: '2',
-      POSTERN_QUEUE_TIMEOUT_MS: '20000',
-    });
+    const limited = await startTestService({ POSTERN_PLACEMENT: kind, POSTERN_BACKENDS_PER_TENANT: '2' });
     const both = await limited.signUp();
     await limited.query(both, 'CREATE TABLE seen AS SELECT 1 AS id');
     const made = await limited.call('POST', '/api/keys', { key: both.apiKey, body: { name: 'agent', scope: 'read' } });

@@ -120,7 +120,7 @@ export async function connectSuperuser(database: string): Promise<pg.Client> {
 }
 
 function processOf({ id }: TestOrganization): string {
-  return `SELECT pid::text AS "processId" FROM pg_stat_activity WHERE usename = '${id}' AND xact_start IS NOT NULL`;
+  return `SELECT pid::text AS "processId" FROM pg_stat_activity WHERE usename = '${id}' AND state = 'idle in transaction'`;
 }
 
 async function row<Row extends pg.QueryResultRow>(client: pg.Client, sql: string): Promise<Row> {

@@ -73,6 +73,7 @@ describe.each(PLACEMENTS)('with a %s for each organization', (placement) => {
   it.each(['wire', 'http'] as const)('an advisory lock that was left at the %s door is gone with who took it', async (door) => {
     const superuser = await connectSuperuser('postgres');
     const held = async () => (await superuser.query(ADVISORY_LOCKS, [organization.id])).rowCount;
+    await eventually('nobody holds one of before', async () => (await held()) === 0);
     const holder = await service.connect(organization);
     await holder.query('SELECT pg_advisory_lock(4711)');
     expect(await held()).toBe(1);

@@ -108,7 +108,8 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     expect(await build()).toBe(kind === 'database' ? 'built' : '55P03');
     await scene.resident.query('COMMIT');
     // Other organizations of the cluster come and go.
-    await expect.poll(build, { timeout: 20_000 }).toBe('built');
+    await builder.query("SET lock_timeout = '60s'");
+    await expect.poll(build).toBe('built');
     await builder.end();
   });
 
@@ -153,6 +154,6 @@ const WAITING = "SELECT FROM pg_stat_activity WHERE usename = $1 AND wait_event 
 async function cancel({ service }: Scene, key: string): Promise<void> {
   const client = await WireClient.open('127.0.0.1', service.wirePort);
   await client.write(encodeFrontend(`CancelRequest ${key}`));
-  expect(await client.read(10_000)).toBe('EOF');
+  expect(await client.read()).toBe('EOF');
   client.disconnect();
 }

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { type Bench, benchLogin, isAskedFor } from './bench.ts';
 import { type Child, launch, waitFor } from './child.ts';
 import { type Postern, startPostern } from './postern.ts';
+import { pinToFirst } from './proc.ts';
 import type { RouteTask } from './route-server.ts';
 
 const ROUTE_SERVER = fileURLToPath(new URL('route-server.js', import.meta.url));
@@ -62,5 +63,6 @@ async function startRoute(bench: Bench, name: RouteName): Promise<HttpPeer> {
   const child = launch({ command: process.execPath, args: [ROUTE_SERVER, JSON.stringify(task)], log, env });
   closing.defer(() => child.end());
   const port = await waitFor(child, async () => /"port":(\d+)/.exec(await child.output())?.[1]);
+  if (options.pin) await pinToFirst(child.pid);
   return { name, url: `http://127.0.0.1:${port}`, key: organization.apiKey, child };
 }

@@ -16,7 +16,7 @@ export const LOGINS: Scenario = {
   name: 'logins',
   about: `connect, SCRAM-SHA-256, ReadyForQuery, leave: ${PROCESSES} × ${CLIENTS} clients that know their salted password by heart`,
   async run(bench, wire) {
-    const peers = await wire.take('PgBouncer', 'PgBouncer again', 'Pgpool-II', 'Postern');
+    const peers = await wire.take('PgBouncer', 'PgBouncer again', 'Pgpool-II', 'Floor of logins', 'Postern');
     const labels = { scenario: 'logins', case: `${PROCESSES * CLIENTS} clients`, ...bench.options, signal: bench.signal };
     // Not counted. It takes 10,000 logins until code is compiled for good: a few seconds, where as many statements take less than one.
     for (const peer of peers) await logIn(peer, 2 * warmUpSeconds(bench.options), bench);

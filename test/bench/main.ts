@@ -13,6 +13,7 @@ import { IDLE } from './idle.ts';
 import { LOGINS } from './logins.ts';
 import { type Options, readOptions, USAGE } from './options.ts';
 import { makeProfileFolder } from './postern.ts';
+import { leaveFirst } from './proc.ts';
 import { figuresTable, report } from './report.ts';
 import { COPY, ROWS } from './results.ts';
 import type { Scenario } from './scenario.ts';
@@ -40,6 +41,7 @@ try {
 
 async function bench(options: Options, signal: AbortSignal): Promise<void> {
   const scenarios = chosen(options);
+  if (options.pin) await leaveFirst();
   const scratch = await makeScratch();
   closing.defer(() => scratch.remove());
   const profiles = options.profile ? await makeProfileFolder() : undefined;

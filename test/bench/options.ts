@@ -18,16 +18,19 @@ export interface Options {
   /** Mechanisms that a second Postern does without, one after the other. */
   readonly without: readonly Mechanism[];
   readonly profile: boolean;
+  /** Each peer on the first processor; the loads and PostgreSQL on the others. */
+  readonly pin: boolean;
   /** The Markdown file. */
   readonly out: string | undefined;
 }
 
-export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --threads n --pool n --peers name,name --without name,name --cpu-prof --out file]
+export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --threads n --pool n --peers name,name --without name,name --cpu-prof --pin --out file]
   <scenario>   the beginning of its name is enough: wire, http-point
   --threads    of pgbench in wire-…, 1 as a rule: all of its clients then move from processor to processor together
   --peers      the beginnings of their names: postern,pgbouncer
   --without    measures Postern beside one that does without a mechanism, one after the other; all: each of them
   --cpu-prof   leaves profiles of the Postern processes in a folder that is named at the end
+  --pin        keeps each peer on the first processor, and the loads and PostgreSQL on the others: for processor time
   --out        the Markdown file; test/bench/results.md when everything is run in full, else none
 `;
 
@@ -46,12 +49,13 @@ export function readOptions(args: readonly string[]): Options {
       peers: { type: 'string' },
       without: { type: 'string' },
       'cpu-prof': { type: 'boolean', default: false },
+      pin: { type: 'boolean', default: false },
       out: { type: 'string' },
     },
   });
   const { quick } = values;
   const without = mechanismsNamed(values.without?.split(',') ?? []);
-  const complete = !quick && positionals.length === 0 && values.peers === undefined && without.length === 0;
+  const complete = !quick && !values.pin && positionals.length === 0 && values.peers === undefined && without.length === 0;
   return {
     scenarios: positionals,
     quick,
@@ -63,6 +67,7 @@ export function readOptions(args: readonly string[]): Options {
     peers: without.length > 0 ? ['postern'] : (values.peers?.toLowerCase().split(',') ?? []),
     without,
     profile: values['cpu-prof'],
+    pin: values.pin,
     out: values.out ?? (complete ? 'test/bench/results.md' : undefined),
   };
 }

@@ -7,6 +7,8 @@ import { doorsAt, type TestOrganization } from '../support/doors.ts';
 import { type Child, launch, waitFor } from './child.ts';
 import type { BenchCluster } from './cluster.ts';
 import type { Mechanism } from './mechanisms.ts';
+import type { Options } from './options.ts';
+import { pinToFirst } from './proc.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const REGISTER = fileURLToPath(new URL('register-replacement.js', import.meta.url));
@@ -26,6 +28,7 @@ export interface PosternOptions {
   readonly cluster: BenchCluster;
   readonly folder: string;
   readonly pool: number;
+  readonly options: Pick<Options, 'pin'>;
   /** Where to leave a profile of the processor's time. */
   readonly profiles?: string | undefined;
   /** What it is to do without. */
@@ -35,7 +38,7 @@ export interface PosternOptions {
 }
 
 /** Everything is as it is by default but the limits that other poolers are not given either; POSTERN_ variables of ours are passed on. */
-export async function startPostern({ cluster, folder, pool, profiles, without, env }: PosternOptions): Promise<Postern> {
+export async function startPostern({ cluster, folder, pool, options, profiles, without, env }: PosternOptions): Promise<Postern> {
   const own = await mkdtemp(join(folder, 'postern-'));
   const flags = [
     ...startFlags().filter((flag) => flag !== without?.flag),
@@ -64,6 +67,7 @@ export async function startPostern({ cluster, folder, pool, profiles, without, e
   });
   try {
     const { httpPort, wirePort } = await waitFor(child, async () => started(await child.output()));
+    if (options.pin) await pinToFirst(child.pid);
     const { httpUrl, signUp } = doorsAt(httpPort, wirePort);
     return { child, wirePort, httpUrl, signUp };
   } catch (error) {

@@ -1,5 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
+import { run } from './child.ts';
 
 /** USER_HZ, which is 100 on every Linux that Node runs on. */
 const TICKS_PER_SECOND = 100;
@@ -15,6 +17,21 @@ export async function cpuSeconds(pid: number): Promise<number> {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [user, system] = [fields[11], fields[12]].map(Number);
   return ((user ?? 0) + (system ?? 0)) / TICKS_PER_SECOND;
+}
+
+/** Has a process and its threads run on the first processor alone. @see taskset(1) */
+export async function pinToFirst(pid: number): Promise<void> {
+  await run('taskset', ['-acp', '0', String(pid)]);
+}
+
+/**
+ * Has this process, and those that it starts from now on, run on all other processors.
+ * @throws Error where there is none
+ */
+export async function leaveFirst(): Promise<void> {
+  const last = availableParallelism() - 1;
+  if (last < 1) throw new Error('there is one processor alone');
+  await run('taskset', ['-acp', `1-${last}`, String(process.pid)]);
 }
 
 /** Waits until a process does next to nothing, for some seconds at most. */

@@ -66,7 +66,7 @@ async function conditions({ options, cluster, missing }: Bench): Promise<string>
     `Node ${process.versions.node}, PostgreSQL ${cluster.version}, ${version('PgBouncer', pgbouncer)}, ${version('Pgpool-II', pgpool)}; loads by pgbench (${options.threads} ${options.threads === 1 ? 'thread' : 'threads'}) and ${wrk ? 'wrk' : 'Node, for want of wrk'}.`,
     `Medians (and the least and the most) of ${options.rounds} rounds of ${options.seconds} s, each of them one peer after the other; ratios are medians of the rounds' ratios.`,
     `Pools of ${options.pool} backend sessions; Pgpool-II has a process with a session for each of up to ${PGPOOL_CHILDREN} clients. "PgBouncer again" is the same a second time: the noise.`,
-    '"Floor" relays sockets one to one and knows no protocol: the least that Node can do. It pools nothing, so it has a backend for each client.',
+    '"Floor" relays sockets one to one and knows no protocol: the least that Node can do. It pools nothing, so it has a backend for each client. That of logins answers each message with bytes that were encoded before.',
     'Everybody logs in with SCRAM-SHA-256, without TLS, by TCP to 127.0.0.1; poolers reach PostgreSQL through its Unix socket. PostgreSQL runs with fsync off.',
     ...(settings.length === 0 ? [] : [`Set for Postern: ${settings.join(' ')}.`]),
     ...(pgbouncer === undefined || pgbouncer.prepares

@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Bench, benchLogin, isAskedFor, posternLogin } from './bench.ts';
 import { type Child, launch, waitFor } from './child.ts';
@@ -6,10 +6,21 @@ import type { WireLogin } from './pgbench.ts';
 import { findPgBouncer, startPgBouncer } from './pgbouncer.ts';
 import { findPgpool, startPgpool } from './pgpool.ts';
 import { type Postern, startPostern } from './postern.ts';
+import { pinToFirst } from './proc.ts';
 
 const FLOOR_SERVER = fileURLToPath(new URL('floor-server.js', import.meta.url));
+const LOGIN_FLOOR_SERVER = fileURLToPath(new URL('login-floor-server.js', import.meta.url));
 
-export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Floor' | 'Postern' | 'Ablated';
+export type WirePeerName =
+  | 'Postgres'
+  | 'PgBouncer'
+  | 'PgBouncer again'
+  | 'PgBouncer 64k'
+  | 'Pgpool-II'
+  | 'Floor'
+  | 'Floor of logins'
+  | 'Postern'
+  | 'Ablated';
 
 /** Somewhere to log in to. */
 export interface WirePeer {
@@ -49,6 +60,7 @@ export class WirePeers {
     const peer = await startPeer(this.#bench, name);
     if (typeof peer !== 'string') {
       this.#bench.closing.defer(() => peer.child?.end());
+      if (this.#bench.options.pin && peer.child !== undefined) await pinToFirst(peer.child.pid);
       return peer;
     }
     this.#bench.missing.set(name, peer);
@@ -69,7 +81,9 @@ async function startPeer(bench: Bench, name: WirePeerName): Promise<WirePeer | s
     case 'Pgpool-II':
       return pgpool(bench, name);
     case 'Floor':
-      return floor(bench);
+      return floor(bench, FLOOR_SERVER, [`${bench.cluster.host}/.s.PGSQL.${bench.cluster.port}`]);
+    case 'Floor of logins':
+      return floor(bench, LOGIN_FLOOR_SERVER);
     case 'Ablated':
     case 'Postern':
       return posternPeer(bench, await startPostern({ ...bench, pool: bench.options.pool }));
@@ -91,14 +105,9 @@ async function pgbouncer(bench: Bench, name: WirePeerName, packetBufferBytes?: n
   return { name, login: benchLogin(bench, port), child, prepares: found.prepares };
 }
 
-/** What relaying alone costs in Node: the ratio to it is what Postern's own code costs. */
-async function floor(bench: Bench): Promise<WirePeer> {
-  const { cluster } = bench;
-  const child = launch({
-    command: process.execPath,
-    args: [FLOOR_SERVER, `${cluster.host}/.s.PGSQL.${cluster.port}`],
-    log: join(bench.folder, 'floor.log'),
-  });
+/** What relaying or answering alone costs in Node: the ratio to it is what Postern's own code costs. */
+async function floor(bench: Bench, server: string, args: readonly string[] = []): Promise<WirePeer> {
+  const child = launch({ command: process.execPath, args: [server, ...args], log: join(bench.folder, `${basename(server)}.log`) });
   const { port } = await waitFor(child, async () => {
     const output = await child.output();
     return output.includes('\n') ? (JSON.parse(output) as { readonly port: number }) : undefined;

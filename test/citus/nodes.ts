@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import pg from 'pg';
-import { parseUrl } from '../../src/router/placement/admin-connection.ts';
+import { parseUrl } from '../../src/router/placement/server/admin-login.ts';
 import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
 
 export const COORDINATOR_URL = process.env.POSTERN_TEST_CITUS_URL ?? '';

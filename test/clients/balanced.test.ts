@@ -23,7 +23,7 @@ let scratch: Scratch;
 let haproxy: ChildProcess;
 beforeAll(async () => {
   needDebian('haproxy');
-  const variables = { ...testVariables(), POSTERN_DRAIN_MS: '3000' };
+  const variables = { ...testVariables(), POSTERN_DRAIN_MS: '15000' };
   processes = [await startTestService(variables), await startTestService(variables)];
   organization = await processes[0].signUp();
   scratch = await makeScratch();

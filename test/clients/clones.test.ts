@@ -190,10 +190,12 @@ describe.each(PLACEMENTS)('a clone of an organization in the %s placement', (pla
     await expect(pinned.query('SELECT 1')).rejects.toThrow();
     const copy = printed(stdout);
     expect((await service.query(copy, 'SELECT n FROM notes')).body.rows).toEqual([{ n: 1 }]);
+    // The service hears of what the command has done.
+    const status = async () => (await service.query(copy, 'SELECT 1')).status;
     await admin('org', 'suspend', acme.id);
-    expect((await service.query(copy, 'SELECT 1')).status).toBe(403);
+    await expect.poll(status).toBe(403);
     await admin('org', 'resume', acme.id);
-    expect((await service.query(copy, 'SELECT 1')).status).toBe(200);
+    await expect.poll(status).toBe(200);
     expect(await admin('org', 'drop', acme.id, '--yes')).toMatchObject({ code: 0 });
     await eventually('nothing is left of the clone', async () => (await placesOf(copy.id)).length === 0);
   });
@@ -243,7 +245,8 @@ describe('a clone in the schema placement', () => {
   /** Nothing of a failed clone is left, and the organization's clients go on. */
   async function expectNothing(acme: TestOrganization, before: unknown[]): Promise<void> {
     expect((await service.call('GET', '/api/clones', { key: acme.apiKey })).body.clones).toEqual([]);
-    expect(await look('postgres', "SELECT FROM pg_stat_activity WHERE application_name = 'postern clone'")).toEqual([]);
+    const sessions = () => look('postgres', "SELECT FROM pg_stat_activity WHERE application_name = 'postern clone'");
+    await expect.poll(sessions).toEqual([]);
     expect(await look(variables.POSTERN_CONTROL_DATABASE ?? '', "SELECT FROM postern.organizations WHERE status = 'provisioning'")).toEqual(
       [],
     );
@@ -303,6 +306,46 @@ describe('a clone in the schema placement', () => {
     expect((await service.query(acme, 'SELECT counted()::int')).body.rows).toEqual([{ counted: 2 }]);
   });
 
+  it("keeps the organization's id where that is a value, and has its own where that is a name", async () => {
+    const acme = await service.signUp();
+    const { id } = acme;
+    for (const sql of [
+      `CREATE TYPE kind AS ENUM ('${id}', 'other')`,
+      `CREATE DOMAIN label AS text CHECK (value ~ '${id}')`,
+      `CREATE TABLE of_enum AS SELECT '${id}'::kind AS a`,
+      `CREATE TABLE of_check AS SELECT 'for ${id}'::label AS a`,
+      `ALTER TABLE of_check ADD b text CHECK (b IN ('${id}', 'b')) DEFAULT '${id}', ADD c text GENERATED ALWAYS AS ('${id}.' || 1) STORED`,
+      `CREATE TABLE parts (a text) PARTITION BY LIST (a)`,
+      `CREATE TABLE part PARTITION OF parts FOR VALUES IN ('${id}')`,
+      `INSERT INTO parts VALUES ('${id}')`,
+      `COMMENT ON TABLE parts IS '${id}'`,
+      `CREATE FUNCTION in_body(n int DEFAULT 1) RETURNS text LANGUAGE sql AS $$ SELECT '${id}' FROM public.parts $$`,
+      `CREATE FUNCTION in_code() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN '${id}.' || (SELECT a FROM public.parts); END $$`,
+      `CREATE VIEW values_shown AS SELECT '${id}'::text AS a, current_user = '${id}' AS b, to_regclass('public.parts') IS NOT NULL AS c`,
+      `CREATE VIEW schemas_shown AS SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename = 'part'`,
+      'CREATE TABLE secured (a text, by text DEFAULT current_user)',
+      'ALTER TABLE secured ENABLE ROW LEVEL SECURITY',
+      `CREATE POLICY own ON secured TO "${id}" USING (a = '${id}' AND current_user = '${id}')`,
+    ])
+      expect([sql, (await service.query(acme, sql)).status]).toEqual([sql, 200]);
+    const reply = await clone(acme);
+    expect(reply).toMatchObject({ status: 201 });
+    const copy = cloned(reply);
+    const rows = async (sql: string) => (await service.query(copy, sql)).body.rows;
+    expect(await rows('SELECT a FROM of_enum')).toEqual([{ a: id }]);
+    expect(await rows('INSERT INTO of_check (a) SELECT a FROM of_check RETURNING a, b, c')).toEqual([
+      { a: `for ${id}`, b: id, c: `${id}.1` },
+    ]);
+    expect(await rows("SELECT a, obj_description('parts'::regclass) AS b, tableoid::regclass::text AS c FROM parts")).toEqual([
+      { a: id, b: id, c: 'part' },
+    ]);
+    expect(await rows('SELECT in_body() AS a, in_code() AS b')).toEqual([{ a: id, b: `${id}.${id}` }]);
+    expect(await rows('SELECT * FROM values_shown, schemas_shown')).toEqual([{ a: id, b: true, c: true, tablename: 'part' }]);
+    expect(await look('postern_shared', 'SELECT roles::text AS a, qual AS b FROM pg_policies WHERE schemaname = $1', [copy.id])).toEqual([
+      { a: `{${copy.id}}`, b: `((a = '${id}'::text) AND (CURRENT_USER = '${copy.id}'::name))` },
+    ]);
+  });
+
   it('says in the words of clients what keeps it from being made', async () => {
     const acme = await service.signUp();
     await service.query(acme, 'CREATE TABLE limits AS SELECT 1 AS n');
@@ -352,12 +395,12 @@ describe('a clone in the schema placement', () => {
       await service.query(acme, 'CREATE TABLE slowly (n int CHECK (public.slow(n)))');
       await service.query(acme, 'INSERT INTO slowly VALUES (1)');
     }
-    const isCopying = ({ id }: TestOrganization) =>
+    const isCopying = ({ id }: TestOrganization, copy = '') =>
       look(
         'postgres',
         `SELECT FROM pg_stat_activity WHERE usename = $1 AND application_name = 'postern clone' AND state = 'idle in transaction'
-           AND EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query ~ '^COPY')`,
-        [id],
+           AND EXISTS (SELECT FROM pg_stat_activity WHERE usename = $2 AND wait_event = 'PgSleep' AND query ~ '^COPY')`,
+        [id, copy],
       );
 
     it('is given up, and the clients go on', async () => {
@@ -379,16 +422,20 @@ describe('a clone in the schema placement', () => {
       ])
         await first.query(acme, sql);
       const asked = first.call('POST', '/api/clones', { key: acme.apiKey }).catch(() => {});
-      await eventually('rows are copied', async () => (await isCopying(acme)).length > 0);
       const made = "SELECT id FROM postern.organizations WHERE status = 'provisioning'";
-      const [copy] = (await look(other.POSTERN_CONTROL_DATABASE, made)) as { id: string }[];
+      const beingMade = async () => ((await look(other.POSTERN_CONTROL_DATABASE, made)) as { id: string }[])[0];
+      await eventually('rows are copied', async () => (await isCopying(acme, (await beingMade())?.id)).length > 0);
+      const copy = await beingMade();
       expect(await placesOf(copy?.id ?? '')).toContainEqual({ place: 'schema' });
       await first.end('SIGKILL');
       await asked;
       const second = await installation.start(other);
       await eventually('the clients go on', async () => (await second.query(acme, 'INSERT INTO slowly VALUES (2)')).status === 200);
-      expect(await look(other.POSTERN_CONTROL_DATABASE, 'SELECT id FROM postern.organizations')).toEqual([{ id: acme.id }]);
-      expect(await look('postgres', 'SELECT FROM pg_roles WHERE rolname = $1', [copy?.id])).toEqual([]);
+      const all = () => look(other.POSTERN_CONTROL_DATABASE, 'SELECT id FROM postern.organizations');
+      await eventually('the clone is forgotten', async () => (await all()).length === 1);
+      expect(await all()).toEqual([{ id: acme.id }]);
+      const roles = () => look('postgres', 'SELECT FROM pg_roles WHERE rolname = $1', [copy?.id]);
+      await eventually('its role is gone', async () => (await roles()).length === 0);
       await second.end('SIGTERM');
     });
   });

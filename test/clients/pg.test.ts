@@ -143,7 +143,7 @@ describe('a statement that runs', () => {
   });
 
   it('is ended by a timeout of the session', async () => {
-    const client = await service.connect(organization, { statement_timeout: 500, lock_timeout: 40 });
+    const client = await service.connect(organization, { statement_timeout: 5_000, lock_timeout: 40 });
     expect(await failureOf(client.query('SELECT pg_sleep(60)'))).toMatchObject({ code: '57014' });
     expect((await client.query('SHOW lock_timeout')).rows).toEqual([{ lock_timeout: '40ms' }]);
     await client.end();

@@ -100,7 +100,9 @@ describe.each(PLACEMENTS)('prisma, placement %s', (placement) => {
 
     async function open(settings = {}) {
       const { PrismaClient } = await import(/* @vite-ignore */ pathToFileURL(join(scratch.path, 'generated/client.ts')).href);
-      return new PrismaClient({ adapter: new PrismaPg({ ...addressOf(service, organization), max: 10, ...settings }, PREPARING) });
+      const adapter = new PrismaPg({ ...addressOf(service, organization), max: 10, ...settings }, PREPARING);
+      // Of its own accord it gives a transaction up after five seconds.
+      return new PrismaClient({ adapter, transactionOptions: { maxWait: 250_000, timeout: 250_000 } });
     }
 
     it('keeps values of many types', async () => {
@@ -161,7 +163,7 @@ describe.each(PLACEMENTS)('prisma, placement %s', (placement) => {
     });
 
     it('gives up when it is told to', async () => {
-      const hasty = await open({ statement_timeout: 500 });
+      const hasty = await open({ statement_timeout: 5_000 });
       const message = expect.stringContaining('57014');
       expect(await failureOf(hasty.$queryRaw`SELECT pg_sleep(60)::text`)).toMatchObject({ code: 'P2010', message });
       await hasty.$disconnect();
@@ -173,13 +175,10 @@ describe.each(PLACEMENTS)('prisma, placement %s', (placement) => {
       const found = await Promise.all(Array.from({ length: 300 }, (_, n) => find(n)));
       expect(found.map(({ name }: { name: string }) => name)).toEqual(Array.from({ length: 300 }, (_, n) => `name ${n}`));
       const rename = (n: number) =>
-        prisma.$transaction(
-          async (transaction: typeof prisma) => {
-            const { id } = await transaction.author.findUniqueOrThrow({ where: { name: `name ${n}` } });
-            await transaction.author.update({ where: { id }, data: { name: `renamed ${n}` } });
-          },
-          { maxWait: 20_000, timeout: 20_000 },
-        );
+        prisma.$transaction(async (transaction: typeof prisma) => {
+          const { id } = await transaction.author.findUniqueOrThrow({ where: { name: `name ${n}` } });
+          await transaction.author.update({ where: { id }, data: { name: `renamed ${n}` } });
+        });
       await Promise.all(Array.from({ length: 40 }, (_, n) => rename(n)));
       expect(await prisma.author.count({ where: { name: { startsWith: 'renamed' } } })).toBe(40);
     });

@@ -153,7 +153,13 @@ describe.each(PLACEMENTS)('sequelize, placement %s', (placement) => {
 
   it('gives up when it is told to, and is refused with a wrong key', async () => {
     const { user: username, ...address } = addressOf(service, organization);
-    const hasty = new Sequelize({ dialect: 'postgres', ...address, username, logging: false, dialectOptions: { statement_timeout: 500 } });
+    const hasty = new Sequelize({
+      dialect: 'postgres',
+      ...address,
+      username,
+      logging: false,
+      dialectOptions: { statement_timeout: 5_000 },
+    });
     expect(await failureOf(hasty.query('SELECT pg_sleep(60)'))).toMatchObject({ parent: { code: '57014' } });
     await hasty.close();
     const other = new Sequelize({ dialect: 'postgres', ...address, username, password: 'pst_wrong', logging: false });

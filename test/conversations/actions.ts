@@ -1,8 +1,8 @@
 import { encodeFrontend } from './frontend-message.ts';
 import { authenticate, logIn } from './login.ts';
-import { readReplies, TIMEOUT_MS } from './replies.ts';
+import { readReplies } from './replies.ts';
 import type { Target } from './target.ts';
-import { WireClient } from './wire-client.ts';
+import { PATIENCE_MS, WireClient } from './wire-client.ts';
 import { settings, type Words } from './words.ts';
 
 const POLL_INTERVAL_MS = 10;
@@ -66,7 +66,7 @@ async function query(client: WireClient, sql: string): Promise<string[]> {
 async function cancel({ processId, secretKey }: WireClient, { host, port }: Target): Promise<void> {
   const socket = await WireClient.open(host, port);
   await socket.write(encodeFrontend(`CancelRequest ${processId} ${secretKey.toString('hex')}`));
-  const answer = await socket.read(TIMEOUT_MS);
+  const answer = await socket.read();
   socket.disconnect();
   if (answer !== 'EOF') throw new Error('a cancel request was answered with bytes, or not closed');
 }
@@ -80,7 +80,7 @@ async function cancelUntilAnswered(client: WireClient, target: Target): Promise<
 }
 
 async function poll(done: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + TIMEOUT_MS;
+  const deadline = Date.now() + PATIENCE_MS;
   while (!(await done())) {
     if (Date.now() > deadline) throw new Error('waited in vain');
     await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));

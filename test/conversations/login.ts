@@ -4,8 +4,6 @@ import { encodeFrontend } from './frontend-message.ts';
 import type { Target } from './target.ts';
 import type { WireClient } from './wire-client.ts';
 
-const TIMEOUT_MS = 30_000;
-
 type Credentials = Pick<Target, 'user' | 'database' | 'password'>;
 
 /** What a script may do differently from a well-behaved client, to see it refused. */
@@ -39,10 +37,10 @@ export async function logIn(
   const words = [...pairs].map(([key, value]) => JSON.stringify(`${key}=${value}`));
   await client.write(encodeFrontend(`Startup ${version} ${words.join(' ')}`));
   const refused = await authenticate(client, target.password, {});
-  let message = refused ?? (await client.read(TIMEOUT_MS));
+  let message = refused ?? (await client.read());
   while (typeof message === 'object' && message.type !== 'Z') {
     if (message.type === 'E') throw new Error(`login failed: ${describeBackend(message)}`);
-    message = await client.read(TIMEOUT_MS);
+    message = await client.read();
   }
   if (typeof message !== 'object') throw new Error(`login failed: ${message ?? 'no answer in time'}`);
 }
@@ -77,7 +75,7 @@ export async function authenticate(client: WireClient, password: string, overrid
 
 async function nextAuthentication(client: WireClient): Promise<BackendMessage> {
   for (;;) {
-    const message = await client.read(TIMEOUT_MS);
+    const message = await client.read();
     if (typeof message !== 'object') throw new Error(`authentication failed: ${message ?? 'no answer in time'}`);
     if (message.type !== 'v') return message;
   }

@@ -6,8 +6,6 @@ import type { Target } from './target.ts';
 import { shorten } from './template.ts';
 import { WireClient } from './wire-client.ts';
 
-const READ_TIMEOUT_MS = 10_000;
-
 /** What two servers answered to the same bytes, where it differs. */
 export interface Difference {
   readonly sql: string;
@@ -35,7 +33,7 @@ export async function answers(target: Target, statements: readonly Statement[], 
 async function readAnswer(client: WireClient, { sql }: Statement): Promise<BackendMessage[]> {
   const messages: BackendMessage[] = [];
   for (;;) {
-    const message = await client.read(READ_TIMEOUT_MS);
+    const message = await client.read();
     if (message === undefined || message === 'EOF') throw new Error(`${message ?? 'silence'} instead of an answer to: ${sql}`);
     messages.push(message);
     if (message.type === 'Z') return messages;

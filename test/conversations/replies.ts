@@ -1,9 +1,8 @@
 import { AssertionError } from 'node:assert';
 import { type BackendMessage, describeBackend } from './backend-message.ts';
 import { matches, shorten } from './template.ts';
-import type { WireClient } from './wire-client.ts';
+import { PATIENCE_MS, type WireClient } from './wire-client.ts';
 
-export const TIMEOUT_MS = 30_000;
 /** Where a script says that nothing comes. What would come has been on its way for long by then. */
 const SILENCE_MS = 500;
 const SILENCE = '(silence)';
@@ -11,7 +10,7 @@ const SILENCE = '(silence)';
 const ANY_PARAMETERS = 'ParameterStatus *';
 
 /** Reads up to the `count`th message of that name, or until nothing more comes. */
-export async function readReplies(client: WireClient, name: string, count: number, timeoutMs = TIMEOUT_MS): Promise<string[]> {
+export async function readReplies(client: WireClient, name: string, count: number, timeoutMs = PATIENCE_MS): Promise<string[]> {
   const replies: string[] = [];
   for (let seen = 0; seen < count; ) {
     const message = await client.read(timeoutMs);
@@ -30,11 +29,11 @@ function describe(message: BackendMessage | 'EOF' | undefined): string {
 
 /** Reads as far as what is expected goes: to the last of the messages it ends with. */
 export async function readAsExpected(client: WireClient, expected: readonly string[]): Promise<string[]> {
-  const byte = expected[0]?.startsWith('Byte ') ? [`Byte ${await client.readByte(TIMEOUT_MS)}`] : [];
+  const byte = expected[0]?.startsWith('Byte ') ? [`Byte ${await client.readByte()}`] : [];
   const name = nameOf(expected.at(-1));
   if (name === 'Byte') return byte;
   const count = expected.filter((line) => nameOf(line) === name).length;
-  return [...byte, ...(await readReplies(client, name, count, name === SILENCE ? SILENCE_MS : TIMEOUT_MS))];
+  return [...byte, ...(await readReplies(client, name, count, name === SILENCE ? SILENCE_MS : PATIENCE_MS))];
 }
 
 function nameOf(line = ''): string {

@@ -2,6 +2,9 @@ import { connect, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BackendMessage } from './backend-message.ts';
 
+/** What has not come by then never comes: no measure of speed. */
+export const PATIENCE_MS = 120_000;
+
 /** One raw connection: bytes out, messages in. */
 export class WireClient {
   /** As last reported: ParameterStatus. */
@@ -61,7 +64,7 @@ export class WireClient {
   }
 
   /** @returns the next message (type '' for bytes that are none), 'EOF' when the server has closed, undefined when nothing comes in time */
-  async read(timeoutMs: number): Promise<BackendMessage | 'EOF' | undefined> {
+  async read(timeoutMs = PATIENCE_MS): Promise<BackendMessage | 'EOF' | undefined> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       const message = this.#givenBack ?? this.#takeMessage();
@@ -85,7 +88,7 @@ export class WireClient {
   }
 
   /** The one byte that answers SSLRequest and GSSENCRequest. */
-  async readByte(timeoutMs: number): Promise<string> {
+  async readByte(timeoutMs = PATIENCE_MS): Promise<string> {
     if (this.#bytes === 0 && !this.#ended) await this.#more(Date.now() + timeoutMs);
     const byte = this.#take(Math.min(1, this.#bytes));
     return byte.toString('latin1') || 'EOF';

@@ -97,7 +97,7 @@ it('sums of bytes with a limit, and evictions, are found', () => {
 
 it('one file finds the tokens of SQL text: no other asks where a string or a quoted name ends', () => {
   const asks = /import \{[^}]*\b(?:quotedEnd|stringEnd)\b[^}]*\} from '[^']*token-ends\.ts'/;
-  expect([...graph.keys()].filter((file) => asks.test(textOf(file)))).toEqual(['src/syntax/scanner.ts']);
+  expect([...graph.keys()].filter((file) => asks.test(textOf(file)))).toEqual(['src/syntax/tokens/scanner.ts']);
 });
 
 /** What the relay's reader consists of besides: which request a message answers, and what the reply to a Describe says. */

@@ -86,8 +86,9 @@ it('SELECT 1 goes through few files', async () => {
   await inspector.post('Profiler.enable');
   await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
   let files = await trace(inspector, client);
-  // What is written to the audit log now and then is not part of it.
-  for (let i = 0; i < 20; i += 1) {
+  // What happens now and then is not part of it.
+  // On a busy machine something of it is nearly always due by the time that the query runs, so that more have to be looked at.
+  for (let i = 0; i < 20 || (i < 200 && files.size > FILES_MAX); i += 1) {
     const again = await trace(inspector, client);
     if (again.size < files.size) files = again;
   }
@@ -102,6 +103,7 @@ const FILES = [...modules().keys()];
 
 /** @returns the files that one more query goes through, with the number of calls in each */
 async function trace(inspector: Inspector, client: WireClient): Promise<ReadonlyMap<string, number>> {
+  await service.service.router.catalog.audit.flush();
   await inspector.post('Profiler.takePreciseCoverage');
   await ask(client);
   const { result } = await inspector.post('Profiler.takePreciseCoverage');

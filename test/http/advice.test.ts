@@ -56,7 +56,10 @@ it('finds each defect in words of the client, and its cure cures it', async () =
   await client.query('SELECT 1');
   await expect(client.query('CREATE UNIQUE INDEX CONCURRENTLY "In valid" ON broken (value)')).rejects.toMatchObject({ code: '23505' });
 
-  await eventually('the scans are counted', async () => (await advice()).advice.some(({ rule }) => rule === 'unused_index'));
+  await eventually('the scans are counted', async () => {
+    const rules = (await advice()).advice.map(({ rule }) => rule);
+    return rules.includes('unused_index') && rules.includes('large_sequential_scans');
+  });
   const { advice: found, isComplete } = await advice();
   expect(isComplete).toBe(true);
   const objects = found

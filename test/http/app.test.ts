@@ -22,6 +22,7 @@ async function post(
   return { status: reply.status, headers: reply.headers, problem: JSON.parse(await reply.text()) };
 }
 
+const JSON_HINT = 'Add the header "Content-Type: application/json".';
 const signup = (body: string | Uint8Array | undefined, headers?: Record<string, string>) => post('/api/auth/signup', body, headers);
 
 describe('a problem document', () => {
@@ -120,7 +121,8 @@ describe('methods and paths', () => {
     const reply = await fetch(door.url + path, { method });
     expect(reply.status).toBe(405);
     expect(reply.headers.get('allow')).toBe(allow);
-    expect(await reply.json()).toMatchObject({ code: 'method_not_allowed', instance: path });
+    const detail = `${method} is not allowed for ${path}; allowed: ${allow}`;
+    expect(await reply.json()).toMatchObject({ code: 'method_not_allowed', instance: path, detail });
   });
 
   it('OPTIONS answers with Allow', async () => {
@@ -186,18 +188,18 @@ describe('a body', () => {
   });
 
   it.each([
-    ['text/plain', '{}'],
-    ['application/x-www-form-urlencoded', 'a=1'],
-    ['application/json; charset=latin1', '{}'],
-    ['nonsense', '{}'],
-  ])('as %s is 415', async (contentType, body) => {
+    ['text/plain', '{}', JSON_HINT],
+    ['application/x-www-form-urlencoded', 'a=1', JSON_HINT],
+    ['application/json; charset=latin1', '{}', undefined],
+    ['nonsense', '{}', JSON_HINT],
+  ])('as %s is 415', async (contentType, body, hint) => {
     const { status, problem } = await signup(body, { 'content-type': contentType });
-    expect([status, problem.code]).toEqual([415, 'unsupported_media_type']);
+    expect([status, problem.code, problem.hint]).toEqual([415, 'unsupported_media_type', hint]);
   });
 
   it('without a content type is 415', async () => {
     const { status, problem } = await signup(new TextEncoder().encode('{}'), {});
-    expect([status, problem.code]).toEqual([415, 'unsupported_media_type']);
+    expect([status, problem.code, problem.hint]).toEqual([415, 'unsupported_media_type', JSON_HINT]);
   });
 
   it('that is compressed is 415', async () => {

@@ -11,7 +11,7 @@ let parity: Parity;
 beforeAll(async () => {
   parity = await Parity.start({
     POSTERN_BACKENDS_PER_TENANT: '2',
-    POSTERN_QUEUE_TIMEOUT_MS: '2000',
+    POSTERN_QUEUE_TIMEOUT_MS: '5000',
     POSTERN_HTTP_REQUESTS_PER_TENANT: '4',
     POSTERN_TRUST_PROXY: '127.0.0.0/8',
   });

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, connect, Server } from 'node:net';
 import pg from 'pg';
 import { afterEach, describe, expect, inject, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
@@ -127,6 +127,30 @@ describe('once the service closes', () => {
       });
       await client.rest;
       await closed;
+    },
+  );
+
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'what has come while the process was busy is answered too, %s',
+    async (_where, open) => {
+      await start();
+      const client = await open(port);
+      await client.ask(request('select 1'));
+      let asked: ReturnType<RawClient['ask']> | undefined;
+      const askAndBeBusy = () => {
+        asked = client.ask(request('select 2 as n'));
+        // Longer than what is on its way is waited for.
+        for (const until = performance.now() + 300; performance.now() < until; );
+      };
+      const { close } = Server.prototype;
+      const spy = vi.spyOn(Server.prototype, 'close').mockImplementation(function (this: Server, done) {
+        if ((this.address() as AddressInfo | null)?.port === port) setImmediate(askAndBeBusy);
+        return close.call(this, done);
+      });
+      await service.close();
+      spy.mockRestore();
+      expect(await asked).toMatchObject({ status: 200, body: expect.stringContaining('[{"n":2}]') });
+      await client.rest;
     },
   );
 

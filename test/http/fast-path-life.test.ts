@@ -8,10 +8,10 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 import { openElsewhere, plainRequest, RawClient } from './raw-client.ts';
 import { deliver, serverEnd } from './server-end.ts';
 
-const HEADERS_MS = 1_000;
-const REQUEST_MS = 1_500;
-const KEEP_ALIVE_MS = 2_000;
-const SEND_MS = 2_000;
+const HEADERS_MS = 3_000;
+const REQUEST_MS = 4_500;
+const KEEP_ALIVE_MS = 6_000;
+const SEND_MS = 6_000;
 
 let service: TestService;
 let acme: TestOrganization;

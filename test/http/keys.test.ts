@@ -160,7 +160,7 @@ describe('a key', () => {
     await expect(service.connect(withKey(`${many.apiKey}x`, many))).rejects.toMatchObject({ code: '28P01' });
     await Promise.all(made.map(({ keyId }) => call('DELETE', `/api/keys/${keyId}`, undefined, many)));
     await (await service.connect(many)).end();
-  }, 60_000);
+  });
 });
 
 describe('a key that is revoked', () => {
@@ -253,7 +253,7 @@ describe('a key with an expiry', () => {
     const { organization, keyId } = await make({ expiresAt: '2100-01-01T00:00:00Z' });
     const session = await service.connect(organization);
     const end = lastWordsOf(session);
-    const expiresAt = new Date(Date.now() + 1_500).toISOString();
+    const expiresAt = new Date(Date.now() + 5_000).toISOString();
     expect((await call('PATCH', `/api/keys/${keyId}`, { expiresAt })).body.expiresAt).toBe(expiresAt);
     expect((await session.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
     expect(await end).toMatchObject({ code: '57P01', message: 'terminating connection due to API key expiry' });
@@ -301,12 +301,12 @@ describe('rotation with a grace period', () => {
     const { organization: old, keyId } = await make({ networks: ['127.0.0.1'] });
     const session = await service.connect(old);
     const end = lastWordsOf(session);
-    const { status, body } = await call('POST', `/api/keys/${keyId}/rotate`, { graceSeconds: 3 });
+    const { status, body } = await call('POST', `/api/keys/${keyId}/rotate`, { graceSeconds: 20 });
     expect(status).toBe(200);
     const rotated = rotateKeyReply.strict().parse(body);
     expect(rotated).toMatchObject({ organizationId: acme.id, previousKey: { keyId } });
     const graceMs = Date.parse(rotated.previousKey.invalidatedAt) - Date.parse(rotated.rotatedAt);
-    expect(graceMs).toBeGreaterThan(2_500);
+    expect(graceMs).toBeGreaterThan(19_500);
 
     const notice = `${rotated.keyId}; until="${rotated.previousKey.invalidatedAt}"`;
     const connectionString = `postgres://${acme.id}:${old.apiKey}@localhost/${acme.id}`;
@@ -332,7 +332,7 @@ describe('rotation with a grace period', () => {
     const renewed = withKey(rotated.apiKey);
     expect((await service.query(renewed, 'SELECT 1')).headers.get('api-key-replaced-by')).toBeNull();
     expect((await call('GET', '/api/auth/me', undefined, renewed)).body.key).toMatchObject({ name: 'test', networks: ['127.0.0.1/32'] });
-    expect(await call('POST', `/api/keys/${keyId}/rotate`, { graceSeconds: 3 })).toMatchObject({
+    expect(await call('POST', `/api/keys/${keyId}/rotate`, { graceSeconds: 20 })).toMatchObject({
       status: 403,
       body: { code: 'forbidden' },
     });

@@ -11,7 +11,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_HTTP_SEND_TIMEOUT_MS: '2000' });
+  service = await startTestService({ POSTERN_HTTP_SEND_TIMEOUT_MS: '5000' });
   acme = await service.signUp();
 });
 afterAll(() => service.close());
@@ -96,7 +96,7 @@ describe('a result a line', () => {
 
   it('that takes too long on the way, too', async () => {
     const sql = "select repeat('x', 1000), case when g > 2000 then pg_sleep(0.01) end from generate_series(1, 100000) g";
-    const lines = (await (await query({ sql, timeoutMs: 2_000 })).text()).trimEnd().split('\n');
+    const lines = (await (await query({ sql, timeoutMs: 5_000 })).text()).trimEnd().split('\n');
     expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ error: { status: 504, code: 'statement_timeout' } });
   });
 });

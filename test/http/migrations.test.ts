@@ -79,8 +79,8 @@ describe('a migration', () => {
     ['is refused', "select 'ä';\n  select 1; commit", {}, 'unsupported_statement', { statementIndex: 2, line: 2, column: 13 }],
     [
       'takes too long',
-      'select 1;\n\n select pg_sleep(5)',
-      { timeoutMs: 200 },
+      'select 1;\n\n select pg_sleep(60)',
+      { timeoutMs: 2_000 },
       'statement_timeout',
       { statementIndex: 1, line: 3, column: 2 },
     ],

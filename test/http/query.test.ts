@@ -10,7 +10,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '1000' });
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '5000' });
   acme = await service.signUp();
 });
 afterAll(() => service.close());
@@ -93,6 +93,12 @@ describe('a query', () => {
     expect(await reply.text()).toContain(
       '[["9223372036854775807","0.12345678901234567890",{"n": [9007199254740993]},["9007199254740993"]]]',
     );
+  });
+
+  it('takes numbers by their value, so that 1.0 is an integer, and strings as they are', async () => {
+    const body = '{"sql":"select $1::numeric as a, $2::int4 as b, $3::int4 as c, $4::numeric as d","params":[1.50,1.0,1e2,"1.50"]}';
+    const reply = await service.call('POST', '/api/query', { key: acme.apiKey, body });
+    expect(reply.body.rows).toEqual([{ a: '1.5', b: 1, c: 100, d: '1.50' }]);
   });
 
   it.each([

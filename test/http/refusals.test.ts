@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { FastPath } from '../../http/fast-path/fast-path.ts';
 import { generateApiKey } from '../../src/auth/api-key.ts';
+import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openElsewhere, plainRequest, RawClient, type RawReply } from './raw-client.ts';
 
@@ -61,7 +62,7 @@ describe('a request that needs a key, or goes nowhere', () => {
     const leave = vi.spyOn(FastPath.prototype, 'leave');
     const client = await RawClient.open(portOf(service));
     client.send(bytes);
-    await vi.waitFor(() => expect(leave).toHaveBeenCalledTimes(1));
+    await expect.poll(() => leave.mock.calls.length).toBe(1);
     leave.mockRestore();
     client.socket.end();
     expect((await client.rest).toString()).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
@@ -120,17 +121,19 @@ describe('an address that has been refused too often', () => {
   });
 
   it('is slowly refused at the wire door, where a valid key logs in at once', async () => {
-    const started = performance.now();
     const wrong = () => expect(service.connect({ ...acme, id: 'org_000000000000' })).rejects.toMatchObject({ code: '28P01' });
     for (let n = 0; n < PER_MINUTE; n++) await wrong();
     const since = performance.now();
     const slow = wrong();
-    const client = await service.connect(acme);
-    expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
-    await client.end();
-    const loggedIn = performance.now() - since;
+    // What is held back would take longer each time, on any machine.
+    await eventually('a valid key logs in before it could be held back', async () => {
+      const from = performance.now();
+      const client = await service.connect(acme);
+      expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+      await client.end();
+      return performance.now() - from < 990;
+    });
     await slow;
     expect(performance.now() - since).toBeGreaterThan(990);
-    expect(loggedIn).toBeLessThan(Math.max(990, since - started));
   });
 });

@@ -5,7 +5,13 @@ import { expect, it } from 'vitest';
 import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
 import { talk } from './door.ts';
 
-const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
+/** Longer than any test may take. */
+const PATIENT: ServerDeadlines = {
+  headersTimeoutMs: 600_000,
+  requestTimeoutMs: 600_000,
+  keepAliveTimeoutMs: 600_000,
+  sendTimeoutMs: 600_000,
+};
 const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
 async function listening(deadlines: Partial<ServerDeadlines>, handler: RequestListener): Promise<HttpServer & { readonly port: number }> {

@@ -55,8 +55,9 @@ it('counts what an organization does at both doors, and adds up what processes h
   expect(totals).toMatchObject({ statements: 9, errors: 2, rows: overHttp.rows + 8 + 12 + 1 });
   expect(totals.bytesOut).toBeGreaterThan(overHttp.bytesOut + 8 * 10);
   expect(totals.bytesIn).toBeGreaterThan(overHttp.bytesIn + 100);
-  expect(intervals.at(-1)).toMatchObject({ peakSessions: 3, latencyMs: { p99: expect.any(Number) } });
-  expect(intervals.at(-1)?.latencyMs?.p99).toBeGreaterThan(70);
+  // An interval may have ended meanwhile.
+  expect(Math.max(...intervals.map(({ peakSessions }) => peakSessions))).toBe(3);
+  expect(Math.max(...intervals.map(({ latencyMs }) => latencyMs?.p99 ?? 0))).toBeGreaterThan(70);
 
   await flush(service);
   expect((await usage()).totals).toEqual(totals);
@@ -76,9 +77,8 @@ it('measures what an organization stores, and waits for nobody who locks a table
   await client.query('CREATE TABLE large AS SELECT i, repeat(md5(i::text), 100) AS text FROM generate_series(1, 2000) i');
   await client.query('CREATE INDEX ON large (i)');
   await client.query('ANALYZE large; BEGIN; LOCK TABLE large');
-  const startedAt = performance.now();
+  // The lock is held until the client ends: who waited for it would wait for ever.
   const { database } = await usage('24h', large);
-  expect(performance.now() - startedAt).toBeLessThan(5_000);
   expect(database.bytes).toBeGreaterThan(150_000);
   await client.end();
 });

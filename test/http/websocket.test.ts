@@ -34,7 +34,7 @@ describe('masking', () => {
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_LOGIN_TIMEOUT_MS: '1000', POSTERN_TRUST_PROXY: '127.0.0.1' });
+  service = await startTestService({ POSTERN_TRUST_PROXY: '127.0.0.1' });
   acme = await service.signUp();
 });
 afterAll(() => service.close());
@@ -151,8 +151,10 @@ describe('a conversation', () => {
   });
 
   it('has the same deadline for the login as on the wire', async () => {
-    const { closed } = await converse(urlOf(service));
+    const hasty = await startTestService({ POSTERN_LOGIN_TIMEOUT_MS: '1000' });
+    const { closed } = await converse(urlOf(hasty));
     expect(await closed).toBe(1006);
+    await hasty.close();
   });
 
   it('offers no further encryption', async () => {

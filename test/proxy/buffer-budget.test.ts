@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { WireClient } from '../conversations/wire-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { openSession, queryMessage } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -17,7 +18,7 @@ async function start(POSTERN_PLACEMENT: string): Promise<void> {
 const openAll = (count: number) => Promise.all(Array.from({ length: count }, () => openSession(service, organization)));
 
 async function nextOf(client: WireClient): Promise<string> {
-  const message = await client.read(20_000);
+  const message = await client.read();
   return typeof message === 'object' ? `${message.type} ${message.body.toString('latin1')}` : String(message);
 }
 
@@ -60,12 +61,15 @@ describe('what an organization sends without an end takes bounded memory', () =>
   it('what has gone with its client makes room', async () => {
     await start('schema');
     const message = queryMessage(`SELECT 1 /*${' '.repeat(31.4 * MIB)}*/`);
+    const gone = () => service.observations.filter(({ name }) => name === 'wire.disconnected').length;
     for (let round = 0; round < 3; round += 1) {
+      const before = gone();
       const clients = await openAll(4);
       for (const client of clients) await client.write(message.subarray(0, message.length - 100));
       const [other] = await openAll(1);
       if (other !== undefined) await asks(other, `SELECT 1 /*${' '.repeat(MIB / 2)}*/`);
       for (const client of clients) client.disconnect();
+      await eventually('the door knows that they have gone', () => gone() === before + 4);
     }
     const [late] = await openAll(1);
     if (late !== undefined) await asks(late, message.toString('latin1', 5, message.length - 1));

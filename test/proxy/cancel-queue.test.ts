@@ -5,7 +5,7 @@ import { OrganizationSessions } from '../../proxy/sessions/organization-sessions
 import type { Settings } from '../../src/backend/session-state.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { answer, FakeBackend, FakeClient, newMultiplexer, pipelineOf } from '../support/fake-relays.ts';
+import { answer, FakeBackend, FakeClient, newMultiplexer, nothingIsLong, pipelineOf } from '../support/fake-relays.ts';
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0Z\0\0\0\x05E', 'latin1');
@@ -86,6 +86,7 @@ it('one is sent although that for the request before has not arrived yet, when i
 });
 
 it('one of a client whose turn has not come is said to have arrived when its request is over', async () => {
+  nothingIsLong();
   const { backend, clients } = pipelineOf(2);
   const isTold = cancel(clients[1]);
   await delay(0);

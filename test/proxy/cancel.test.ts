@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 const CANCELED = { severity: 'ERROR', code: '57014', message: 'canceling statement due to user request' };
-const sleepFor = (seconds: number) => `SELECT 'slept' AS state FROM (${LANDMARK}) AS passed, pg_sleep(${seconds})`;
+const SLEEP = `SELECT FROM (${LANDMARK}) AS passed, pg_sleep(60)`;
 
 /** What the driver has kept of BackendKeyData. */
 function keyOf(client: pg.Client): { readonly processID: number; readonly secretKey: number } {
@@ -25,7 +25,7 @@ const sendCancel = (processId: number, secret: Buffer) => requestCancel(service,
 
 it('the key of a session cancels what it runs, and the session goes on', async () => {
   const [client, watcher] = [await service.connect(organization), await service.connect(organization)];
-  const running = client.query(sleepFor(60));
+  const running = client.query(SLEEP);
   const refused = expect(running).rejects.toMatchObject(CANCELED);
   await landmarkPassed(watcher);
   const secret = Buffer.alloc(4);
@@ -38,13 +38,15 @@ it('the key of a session cancels what it runs, and the session goes on', async (
 
 it('any other key does nothing, and is not told so', async () => {
   const [client, watcher] = [await service.connect(organization), await service.connect(organization)];
-  const running = client.query(sleepFor(1));
+  await watcher.query('SELECT pg_advisory_lock(4712)');
+  const running = client.query(`SELECT 'unharmed' AS state FROM (${LANDMARK}) AS passed, pg_advisory_xact_lock(4712)`);
   await landmarkPassed(watcher);
   const { processID } = keyOf(client);
   const guesses = Array.from({ length: 50 }, () => sendCancel(processID, randomBytes(4)));
   const otherLengths = [4, 8, 32, 256].map((bytes) => sendCancel(processID, Buffer.alloc(bytes)));
   for (const reply of await Promise.all([...guesses, ...otherLengths, sendCancel(1, randomBytes(4))])) expect(reply).toHaveLength(0);
-  expect((await running).rows).toEqual([{ state: 'slept' }]);
+  await watcher.query('SELECT pg_advisory_unlock(4712)');
+  expect((await running).rows).toEqual([{ state: 'unharmed' }]);
   await Promise.all([client.end(), watcher.end()]);
 });
 
@@ -63,7 +65,7 @@ it('an idle session is not harmed: its next statement runs', async () => {
 it('the driver cancels one of many that it has in flight', async () => {
   const sql = service.sql(organization, { max: 2 });
   const watcher = await service.connect(organization);
-  const slow = sql.unsafe(sleepFor(60));
+  const slow = sql.unsafe(SLEEP);
   const refused = expect(slow).rejects.toMatchObject({ code: '57014' });
   await landmarkPassed(watcher);
   const others = Promise.all(Array.from({ length: 20 }, (_, n) => watcher.query('SELECT $1::int AS n', [n])));
@@ -77,12 +79,12 @@ it('a client that vanishes takes its statement with it', async () => {
   const [client, watcher] = [await service.connect(organization), await service.connect(organization)];
   await watcher.query('CREATE TABLE notes (body text)');
   await client.query("BEGIN; INSERT INTO notes VALUES ('half')");
-  client.query(sleepFor(60)).catch(() => {});
+  client.query(SLEEP).catch(() => {});
   await landmarkPassed(watcher);
   const { stream } = (client as pg.Client & { readonly connection: { readonly stream: { destroy(): void } } }).connection;
   stream.destroy();
   // Waits for the table lock of whoever is still at work there.
-  await watcher.query("SET lock_timeout = '4s'; LOCK TABLE notes");
+  await watcher.query("SET lock_timeout = '30s'; LOCK TABLE notes");
   expect((await watcher.query('SELECT * FROM notes')).rows).toEqual([]);
   await watcher.end();
 });

@@ -44,7 +44,7 @@ it.each(WAYS)('a portal that a failed Query has left cannot be executed, %s', as
   for (const turn of turns as string[][]) {
     await client.write(Buffer.concat(turn.map(encodeFrontend)));
     for (let ends = turn.filter((line) => line === 'Sync' || line.startsWith('Query')).length; ends > 0; ) {
-      const message = await client.read(10_000);
+      const message = await client.read();
       if (typeof message !== 'object') throw new Error(`after ${heard.join(', ')}: ${message ?? 'silence'}`);
       if (message.type !== 'S') heard.push(describeBackend(message));
       if (message.type === 'Z') ends -= 1;
@@ -67,7 +67,7 @@ it('a portal that Postgres has kept over a Sync is executed further', async () =
   const rows: string[] = [];
   for (const turn of turns as string[][]) {
     await client.write(Buffer.concat(turn.map(encodeFrontend)));
-    for (let message = await client.read(10_000); typeof message === 'object' && message.type !== 'Z'; message = await client.read(10_000))
+    for (let message = await client.read(); typeof message === 'object' && message.type !== 'Z'; message = await client.read())
       if ('DsC'.includes(message.type)) rows.push(describeBackend(message));
   }
   expect(rows).toEqual(['CommandComplete BEGIN', 'DataRow 1', 'DataRow 2', 'PortalSuspended', 'DataRow 3', 'CommandComplete SELECT 1']);

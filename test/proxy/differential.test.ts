@@ -53,7 +53,6 @@ describe.each(['database', 'schema'])('in placement %s', (placement) => {
 });
 
 /** An answer that has not come by then does not come. */
-const SILENCE_MS = 5_000;
 const SHRINKING_MS = 12_000;
 
 interface Both {
@@ -115,7 +114,7 @@ class Talk {
   /** @param copying how a COPY has come about that begins now */
   async #listen(copying: 'by Query' | 'by Execute'): Promise<void> {
     for (;;) {
-      const message = await this.#client.read(SILENCE_MS);
+      const message = await this.#client.read();
       if (typeof message !== 'object') {
         this.heard.push(message ?? 'silence');
         this.#over = true;

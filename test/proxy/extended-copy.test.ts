@@ -27,7 +27,7 @@ async function say(client: WireClient, lines: readonly string[], last: string): 
   await client.write(Buffer.concat(lines.map(encodeFrontend)));
   const heard: string[] = [];
   while (!heard.at(-1)?.startsWith(last)) {
-    const message = await client.read(10_000);
+    const message = await client.read();
     if (typeof message !== 'object') throw new Error(`after ${heard.join(', ')}: ${message ?? 'silence'}`);
     heard.push(describeBackend(message));
   }
@@ -81,7 +81,7 @@ it('that the client breaks off by nonsense ends the session, as Postgres ends it
   const heard = await say(client, ['Execute "" 0'], 'ErrorResponse FATAL');
   expect(heard.map((message) => message.slice(0, 27))).toEqual(['ErrorResponse ERROR 08P01 "', 'ErrorResponse FATAL 08P01 "']);
   await client.write(encodeFrontend('Sync'));
-  expect(await client.read(10_000)).toBe('EOF');
+  expect(await client.read()).toBe('EOF');
   expect(await othersCount()).toEqual([0, 0, 0]);
 });
 

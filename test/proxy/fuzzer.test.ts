@@ -34,7 +34,6 @@ beforeAll(async () => {
   installation = await makeInstallation();
   const variables = {
     ...testVariables(),
-    POSTERN_LOGIN_TIMEOUT_MS: '2000',
     POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '2000',
     POSTERN_LOG_LEVEL: 'info',
   };

@@ -8,7 +8,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let organization: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4', POSTERN_QUEUE_TIMEOUT_MS: '20000' });
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4' });
   organization = await service.signUp();
   await service.query(organization, 'CREATE TABLE ledger (client int, round int)');
 });
@@ -97,7 +97,7 @@ async function makeTrouble(random: SeededRandom): Promise<void> {
     ...Array<Buffer>(random.below(10)).fill(select),
   ];
   for (const chunk of random.cut(Buffer.concat(messages), 200)) void client.write(chunk);
-  for (let reads = random.below(5); reads > 0; reads -= 1) await client.read(10_000);
+  for (let reads = random.below(5); reads > 0; reads -= 1) await client.read();
   if (random.below(2) === 0) client.reset();
   else client.disconnect();
 }

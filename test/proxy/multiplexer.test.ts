@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LatencyBaseline } from '../../src/backend/statement-latency.ts';
+import { describe, expect, it, vi } from 'vitest';
 import { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import {
@@ -10,19 +9,10 @@ import {
   FakeClient,
   latencyOf,
   newMultiplexer,
+  nothingIsLong,
   pipelineOf,
   READY,
 } from '../support/fake-relays.ts';
-
-/** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
-function nothingIsLong(): void {
-  const spies = (['stallTimeoutMs', 'longMs'] as const).map((limit) =>
-    vi.spyOn(LatencyBaseline.prototype, limit, 'get').mockReturnValue(1_000_000),
-  );
-  onTestFinished(() => {
-    for (const spy of spies) spy.mockRestore();
-  });
-}
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0', 'latin1');
@@ -191,6 +181,7 @@ describe('one whose read has changed a setting', () => {
   });
 
   it('leaves nothing behind when it vanishes before that', async () => {
+    nothingIsLong();
     const { backend, clients } = changedBefore();
     clients[0]?.relay.clientClosed();
     await delay(0);

@@ -17,7 +17,7 @@ const places = (word: string) => [100_000, 400_000, BEGINNING, BEGINNING - Math.
 /** @returns the types of the messages up to ReadyForQuery */
 async function readToReady(client: WireClient): Promise<string> {
   for (let types = ''; ; ) {
-    const message = await client.read(10_000);
+    const message = await client.read();
     if (typeof message !== 'object') throw new Error(`${message} behind ${types}`);
     types += message.type;
     if (message.type === 'Z') return types;

@@ -89,7 +89,7 @@ it.each([1, 4, 6, 20])('takes what follows it for no part of it, of which %i byt
   const say = async (bytes: Buffer) => {
     await raw.write(bytes);
     for (let isReady = false; !isReady; ) {
-      const message = await raw.read(10_000);
+      const message = await raw.read();
       heard.push(typeof message === 'object' ? describeBackend(message) : `${message}`);
       isReady = typeof message !== 'object' || message.type === 'Z';
     }

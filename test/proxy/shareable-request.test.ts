@@ -69,7 +69,7 @@ describe('a request', () => {
   const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')), {
     isOver: false,
   });
-  statements.set('s', { server, traits: NO_TRAITS, signals: [] });
+  statements.set('s', { server, traits: NO_TRAITS, signals: [], deallocates: [] });
   const registry = new StatementRegistry();
   const context = { statements, parseCache: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };
   for (let i = 0; i < 100; i += 1) {

@@ -15,7 +15,7 @@ import { testVariables } from '../support/service.ts';
  * No value comes twice, and every reply is compared byte by byte with what it has to be.
  */
 const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 40_000);
-/** So many have to share a pipeline. On a busy machine statements are short less often, and more requests are needed for that. */
+/** How many requests have to share a pipeline. On a busy machine statements are short less often, and more requests are needed for that. */
 const SHARED = REQUESTS / 20;
 const READERS = 40;
 const BACKENDS = 8;
@@ -72,9 +72,9 @@ class Session {
     }).finally(() => this.socket.removeAllListeners('close')) as Promise<Buffer>;
   }
 
-  /** Asks for whatever it is doing to be canceled. */
+  /** Asks for whatever it is doing to be canceled, some time. */
   cancel(): void {
-    void requestCancel(doors, this.processId, this.secretKey);
+    cancels.push(requestCancel(doors, this.processId, this.secretKey));
   }
 }
 
@@ -145,6 +145,9 @@ const QUESTIONS: readonly ((value: string) => Question)[] = [
     isAnswer: (reply) => reply.subarray(0, 5).equals(BOUND.subarray(0, 5)) && reply.includes('C22012\0'),
   }),
 ];
+
+/** That have been sent. The door is not closed before they have arrived. */
+const cancels: Promise<unknown>[] = [];
 
 let asked = 0;
 let isOver = false;
@@ -225,6 +228,7 @@ it(`${REQUESTS} requests of ${READERS} clients on ${BACKENDS} backends, each ans
   } finally {
     isOver = true;
     await neighbours;
+    await Promise.all(cancels);
   }
   expect(told.get('request.shared')).toBeGreaterThan(SHARED);
   expect(told.get('request.requeued')).toBeGreaterThan(0);

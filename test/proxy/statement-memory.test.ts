@@ -9,7 +9,7 @@ import { PLACEMENTS, startTestService, type TestOrganization, type TestService }
 
 const MIB = 1_048_576;
 const newHeld = () => new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org', 0);
-const statement = (bytes: number) => ({ server: newServerStatement(Buffer.alloc(bytes)), traits: NO_TRAITS, signals: [] });
+const statement = (bytes: number) => ({ server: newServerStatement(Buffer.alloc(bytes)), traits: NO_TRAITS, signals: [], deallocates: [] });
 
 it('what clients keep is counted until they give it up, are gone, or have it undone', () => {
   const kept = newHeld();
@@ -60,7 +60,14 @@ it('there is no room for one more where the others take too much; a name in use 
 it('a large statement without a name is counted until it is another, and small ones always have room', () => {
   const kept = newHeld();
   const statements = new ClientStatements(new StatementMemory(kept), { isOver: false });
-  const unnamed = (bytes: number) => ({ definition: Buffer.alloc(bytes), changed: false, edits: [], traits: NO_TRAITS, signals: [] });
+  const unnamed = (bytes: number) => ({
+    definition: Buffer.alloc(bytes),
+    changed: false,
+    edits: [],
+    traits: NO_TRAITS,
+    signals: [],
+    deallocates: [],
+  });
   const [first, second] = [unnamed(500_000), unnamed(300_000)];
   statements.setUnnamed(first);
   statements.unnamedSettled(first);

@@ -26,7 +26,8 @@ afterAll(async () => {
 const lock = (key: number) => `SELECT 'locked' AS state FROM pg_advisory_xact_lock(${key})`;
 const somebodyWaitsFor = (key: number) =>
   eventually('somebody waits', async () => {
-    const { rowCount } = await holder.query('SELECT FROM pg_locks WHERE objid = $1 AND NOT granted', [key]);
+    const here = "locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    const { rowCount } = await holder.query(`SELECT FROM pg_locks WHERE ${here} AND objid = $1 AND NOT granted`, [key]);
     return rowCount === 1;
   });
 

@@ -36,7 +36,7 @@ async function say(client: WireClient, lines: readonly string[]): Promise<void> 
 async function hear(client: WireClient, count: number): Promise<string[]> {
   const heard: string[] = [];
   while (heard.length < count) {
-    const message = await client.read(10_000);
+    const message = await client.read();
     heard.push(typeof message === 'object' ? describeBackend(message) : String(message));
   }
   return heard;
@@ -57,7 +57,7 @@ describe('while all backends are taken', () => {
   });
 
   it('a simple query that waits too long fails, and the session goes on (L20 R4)', async () => {
-    await start({ POSTERN_QUEUE_TIMEOUT_MS: '2000' });
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '5000' });
     const second = await openSession(service, organization);
     await say(second, ['Query SELECT 1', 'Query SELECT 2']);
     const [error, ready] = await hear(second, 2);
@@ -69,7 +69,7 @@ describe('while all backends are taken', () => {
   });
 
   it('an extended one fails, and what is behind it is thrown away up to its Sync (L20 R4)', async () => {
-    await start({ POSTERN_QUEUE_TIMEOUT_MS: '1000' });
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '5000' });
     const second = await openSession(service, organization);
     await say(second, ['Parse "" SELECT 1', 'Bind "" "" []', 'Execute', 'Sync']);
     const [error, ready] = await hear(second, 2);
@@ -83,7 +83,8 @@ describe('while all backends are taken', () => {
 });
 
 describe('when the service stops', () => {
-  beforeEach(() => start({ POSTERN_QUEUE_TIMEOUT_MS: '60000' }));
+  // Nobody is cut off before the test says so.
+  beforeEach(() => start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '600000' }));
   afterEach(stop);
 
   it('those who wait for a backend are told at once, and who is in a transaction may end it (D1 D4)', async () => {

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Doors, TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
 import { type Ended, type Installation, makeInstallation } from '../support/process.ts';
 import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
 
@@ -21,6 +22,11 @@ async function isServed(doors: Doors, organization: TestOrganization): Promise<v
 async function isRefused(doors: Doors, organization: TestOrganization): Promise<void> {
   expect(await doors.query(organization, 'SELECT 1')).toMatchObject({ status: 401, body: { code: 'unauthorized' } });
   await expect(doors.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '28P01' });
+}
+
+/** What an operator does is done in another process: this one is told of it. */
+function isTold(doors: Doors, organization: TestOrganization, status: number): Promise<void> {
+  return eventually(`it answers with ${status}`, async () => (await doors.query(organization, 'SELECT 1')).status === status);
 }
 
 const lastWordsOf = async (client: pg.Client) => (await once(client, 'error'))[0];
@@ -73,6 +79,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     expect(await admin('org', 'suspend', organization.id)).toEqual(said(`${organization.id} is suspended`));
 
     expect(await admin('org', 'resume', organization.id)).toEqual(said(`${organization.id} is active`));
+    await isTold(service, organization, 200);
     await isServed(service, organization);
     expect(await auditOf(organization)).toEqual(['organization.suspended', 'organization.active']);
   });
@@ -128,6 +135,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
 
     const right = await installation.adminAtTerminal(['org', 'drop', organization.id], organization.id, variables);
     expect([right.code, right.stdout]).toEqual([0, expect.stringContaining(`${organization.id} is dropped`)]);
+    await isTold(service, organization, 401);
     await isRefused(service, organization);
   });
 
@@ -187,10 +195,12 @@ describe('beside a Postern with its own PostgreSQL', () => {
     const postern = await installation.start();
     const organization = await postern.signUp();
     expect(await installation.admin(['org', 'suspend', organization.id])).toEqual(said(`${organization.id} is suspended`));
-    expect((await postern.query(organization, 'SELECT 1')).status).toBe(403);
+    await isTold(postern, organization, 403);
     expect(await installation.admin(['org', 'resume', organization.id])).toEqual(said(`${organization.id} is active`));
+    await isTold(postern, organization, 200);
     await isServed(postern, organization);
     expect(await installation.admin(['org', 'drop', organization.id, '--yes'])).toEqual(said(`${organization.id} is dropped`));
+    await isTold(postern, organization, 401);
     await isRefused(postern, organization);
 
     await postern.end('SIGTERM');

@@ -71,7 +71,7 @@ async function ask(client: WireClient, ...messages: readonly string[]): Promise<
   await client.write(Buffer.concat(messages.map(encodeFrontend)));
   const heard: string[] = [];
   for (;;) {
-    const message = await client.read(60_000);
+    const message = await client.read();
     if (message === undefined || message === 'EOF') throw new Error(`heard only ${heard.join('; ')}`);
     heard.push(describeBackend(message));
     if (message.type === 'Z') return heard;

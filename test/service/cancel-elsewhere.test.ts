@@ -1,8 +1,9 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { requestCancel } from '../support/cancel-request.ts';
+import { eventually } from '../support/eventually.ts';
 import { untilServerRuns } from '../support/running.ts';
-import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
+import { type JsonReply, startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 
 /** Three processes of one Postern. */
 let processes: [TestService, TestService, TestService];
@@ -25,7 +26,11 @@ async function connect(service: TestService): Promise<{ client: pg.Client; proce
 
 /** How many statements of the organization run, in all processes. */
 async function running(): Promise<number> {
-  const { body } = await processes[0].call('GET', '/api/sessions', { key: organization.apiKey });
+  let body: JsonReply['body'];
+  await eventually('all processes have answered', async () => {
+    ({ body } = await processes[0].call('GET', '/api/sessions', { key: organization.apiKey }));
+    return body.isComplete;
+  });
   return body.sessions.filter(({ statement }: { statement: { sql: string } | null }) => statement?.sql.includes('pg_sleep')).length;
 }
 
@@ -59,6 +64,8 @@ it('one with another secret does nothing, nor does one for a session that has en
   await untilServerRuns('SELECT pg_sleep(60) AS marked');
   await requestCancel(second, marker.processId, marker.secret);
   expect(await marked).toMatchObject({ code: '57014' });
+  // The error comes before the end of the statement.
+  await marker.client.query('SELECT 1');
   expect(await running()).toBe(1);
   await requestCancel(second, processId, secret);
   expect(await sleeping).toMatchObject({ code: '57014' });

@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeUrlFiles, runAdmin, type UrlFiles } from '../support/clusters.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
@@ -108,15 +109,23 @@ describe('of three clusters', () => {
     await service.service.operator.drop(on.c.id, { surface: 'admin', sourceIp: '127.0.0.1' });
     on = { ...on, c: await untilOn('c') };
     const endLoad = await load([on.default, on.b]);
+    // No role can be made there, and it has the fewest organizations.
+    const holder = new pg.Client({ connectionString: server('c').url });
+    holder.on('error', () => {});
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE pg_authid IN SHARE MODE');
+    const made = [service.signUp(), service.signUp(), service.signUp()];
+    const waiting = "SELECT FROM pg_locks WHERE relation = 'pg_authid'::regclass AND NOT granted";
+    await eventually('a sign-up waits there', async () => ((await holder.query(waiting)).rowCount ?? 0) > 0);
     await server('c').signal('SIGSTOP');
-    // It has the fewest organizations, so it is chosen until it is known to hang.
-    const places = await Promise.all([service.signUp(), service.signUp(), service.signUp()].map(async (made) => clusterOf(await made)));
+    const places = await Promise.all(made.map(async (one) => clusterOf(await one)));
     expect(places).not.toContain('c');
     expect((await unfinished()).map(({ placement }) => placement.cluster)).toContain('c');
     await eventually('it is seen to be down', () => isUp('c', 0));
     await expectRefusals(on.c);
     expect(await endLoad()).toEqual([]);
     await server('c').signal('SIGCONT');
+    await holder.end();
     await eventually('it is used again', async () => (await select(on.c)).status === 200);
     await eventually('nothing is left of the sign-ups there', async () => (await unfinished()).length === 0);
   });

@@ -51,11 +51,20 @@ it('workers find a cluster, and share its backends apart from those of others', 
   const clients = [];
   for (let n = 0; n < BACKENDS_PER_TENANT; n += 1) clients.push(await inTransaction(there));
   // which count for both workers.
-  const next = inTransaction(there);
+  let isServed = false;
+  const next = inTransaction(there).then(() => {
+    isServed = true;
+  });
+  await eventually('it waits', async () => {
+    const metrics = await (await fetch(`${postern.opsUrl}/metrics`)).text();
+    return /^postern_cluster_lease_waiters\{cluster="second".*\} 1$/m.test(metrics);
+  });
   const admin = new pg.Client({ connectionString: second.url });
   await admin.connect();
-  const { rows } = await admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [there.id]);
-  expect(rows).toHaveLength(BACKENDS_PER_TENANT);
+  const sessions = async () => (await admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [there.id])).rowCount;
+  // One that is closed at one worker, so that another may open one, takes a moment to end.
+  await eventually('it has as many as it may', async () => (await sessions()) === BACKENDS_PER_TENANT);
+  expect(isServed).toBe(false);
   await clients[0]?.query('COMMIT');
   await next;
   await admin.end();

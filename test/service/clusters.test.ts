@@ -51,6 +51,7 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
     try {
       expect(await runAdmin(settings, ['cluster', 'add', 'second', urlFile])).toBe('second takes organizations');
       expect(await runAdmin(settings, ['cluster', 'list'])).toMatch(/^default +open +1 .*\n^second +open +0 /m);
+      await eventually('it is found', async () => (await metrics()).includes('postern_cluster_up{cluster="second"} 1\n'));
       const organizations = [first];
       for (let n = 0; n < 3; n += 1) organizations.push(await service.signUp());
       const places = await Promise.all(organizations.map(({ id }) => placementOf(id)));

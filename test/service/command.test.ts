@@ -116,6 +116,30 @@ it('a build that is told to stop leaves neither a compiler nor a folder behind',
   await scratch.remove();
 });
 
+it('a start that has built the console first keeps no process of the build', async () => {
+  const scratch = await makeScratch();
+  const folder = join(scratch.path, 'clone');
+  const packages = await realpath(join(ROOT, 'node_modules'));
+  for (const name of ['src', 'http']) await cp(join(ROOT, name), join(folder, name), { recursive: true });
+  // Only the console is built: this compiler makes its folder and no more.
+  await mkdir(join(folder, 'node_modules/typescript/bin'), { recursive: true });
+  await writeFile(join(folder, 'node_modules/typescript/bin/tsc'), 'require("node:fs").mkdirSync(process.argv.at(-1))');
+  for (const name of await readdir(packages)) {
+    if (name !== 'typescript') await symlink(join(packages, name), join(folder, 'node_modules', name));
+  }
+  const build = JSON.stringify(join(folder, 'src/build.cjs'));
+  const started = spawn(process.execPath, ['-e', `require(${build}).build().then(console.log); setInterval(() => {}, 60_000)`]);
+  const ended = once(started, 'exit');
+  expect(String((await once(started.stdout, 'data'))[0])).toBe('0\n');
+  expect(await readdir(join(folder, 'dist/console'))).toContain('index.html');
+  const children = async () =>
+    (await run('ps', ['-Ao', 'ppid=,args='])).stdout.split('\n').filter((line) => line.trim().startsWith(`${started.pid} `));
+  await eventually('it is alone', async () => (await children()).length === 0);
+  started.kill('SIGKILL');
+  await ended;
+  await scratch.remove();
+});
+
 describe('the greeting', () => {
   const ports = { httpPort: 8080, wirePort: 6432 };
   const pasted = (text: string) => text.split('\n').filter((line) => /^ {2}(?:curl|export|npx|PGPASSWORD)/.test(line));

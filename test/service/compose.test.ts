@@ -84,8 +84,15 @@ describe('the settings in the compose files', () => {
     expect(text).toContain(`- subnet: ${trusted}\n`);
     const [, seconds, times] = /inter (\d+)s rise \d+ fall (\d+)/.exec(readDocument('docker/haproxy.cfg')) ?? [];
     expect(Number(drainMs)).toBeGreaterThan(1_000 * Number(seconds) * Number(times));
-    const [, graceSeconds] = /stop_grace_period: (\d+)s/.exec(text) ?? [];
-    expect(1_000 * Number(graceSeconds)).toBeGreaterThan(Number(drainMs) + readConfig({}).POSTERN_SHUTDOWN_TIMEOUT_MS);
+  });
+
+  it.each(['compose.yaml', 'compose.scale.yaml'])('give PostgreSQL and Postern more time than a stop waits, in %s', (file) => {
+    const { POSTERN_DRAIN_MS: drainMs = 0 } = settingsIn(file);
+    const graces = [...readDocument(`docker/${file}`).matchAll(/^ +stop_grace_period: (\d+)s$/gm)].map(
+      ([, seconds]) => 1_000 * Number(seconds),
+    );
+    expect(graces).toHaveLength(2);
+    for (const graceMs of graces) expect(graceMs).toBeGreaterThan(Number(drainMs) + readConfig({}).POSTERN_SHUTDOWN_TIMEOUT_MS);
   });
 
   it('name each Postern to HAProxy at the ports of its doors', () => {

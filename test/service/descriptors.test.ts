@@ -36,7 +36,7 @@ describe('a Postern that may have few files open', () => {
 
   it('says what its settings count as then', () => {
     expect(messages()).toContain(
-      'the limit of open files is 400, the settings need 30152: POSTERN_HTTP_CONNECTIONS_MAX is lowered to 82, POSTERN_CLIENTS_MAX to 82',
+      'the limit of open files (ulimit -n) is 400, the settings need 30152: POSTERN_HTTP_CONNECTIONS_MAX is lowered to 82, POSTERN_CLIENTS_MAX to 82',
     );
   });
 

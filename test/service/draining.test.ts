@@ -3,7 +3,7 @@ import { eventually } from '../support/eventually.ts';
 import { startTestService } from '../support/service.ts';
 
 it('a stop is announced before the doors close: balancers see it, and everybody is served until then', async () => {
-  const service = await startTestService({ POSTERN_DRAIN_MS: '2000' });
+  const service = await startTestService({ POSTERN_DRAIN_MS: '15000' });
   const acme = await service.signUp();
   const early = await service.connect(acme);
   const ended = new Promise<Error>((resolve) => early.once('error', resolve));

@@ -1,17 +1,18 @@
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { generateApiKey } from '../../src/auth/api-key.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
-import { type JsonReply, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { type JsonReply, PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
 let organization: TestOrganization;
 beforeAll(async () => {
   service = await startTestService({
     POSTERN_BACKENDS_PER_TENANT: '3',
-    POSTERN_QUEUE_TIMEOUT_MS: '1000',
+    POSTERN_QUEUE_TIMEOUT_MS: '5000',
     POSTERN_TRUST_PROXY: '127.0.0.1',
   });
   organization = await service.signUp();
@@ -41,6 +42,34 @@ async function meet(http: readonly string[], wire: { before: string; after: stri
   const answered = await reply;
   await client.query('ROLLBACK');
   await Promise.all([client.end(), watcher.end()]);
+  return answered;
+}
+
+/**
+ * A transaction over HTTP that closes a circle of two. PostgreSQL looks for one when a session has waited for a second, and ends the
+ * session that looked: the other one, of the server's superuser, does not look.
+ */
+async function meetInCircle(): Promise<JsonReply> {
+  const [database, schema] = PLACEMENT === 'schema' ? ['postern_shared', organization.id] : [organization.id, 'public'];
+  const look = new pg.Client(inject('cluster'));
+  const other = new pg.Client({ ...inject('cluster'), database, options: `-c deadlock_timeout=1h -c search_path=${schema}` });
+  const holder = await service.connect(organization);
+  await Promise.all([look.connect(), other.connect()]);
+  const isWaiting = (what: string, condition: string, value: unknown) =>
+    eventually(what, async () => (await look.query(`SELECT FROM pg_stat_activity WHERE ${condition}`, [value])).rowCount === 1);
+
+  await holder.query(`BEGIN; ${LANDMARK}`);
+  const lock = (id: number) => `SELECT * FROM rows_to_lock WHERE id = ${id} FOR UPDATE`;
+  const reply = transact([lock(1), LANDMARK, lock(2)]);
+  await isWaiting('it waits at its landmark', "usename = $1 AND wait_event = 'advisory'", organization.id);
+  await other.query(`BEGIN; ${lock(2)}`);
+  const { rows } = await other.query('SELECT pg_backend_pid() AS pid');
+  const blocked = other.query(lock(1));
+  await isWaiting('the other one waits for it', "pid = $1 AND wait_event_type = 'Lock'", rows[0].pid);
+  await holder.query('COMMIT');
+  const answered = await reply;
+  await blocked;
+  await Promise.all([holder, look, other].map((client) => client.end()));
   return answered;
 }
 
@@ -99,16 +128,7 @@ const CASES: readonly Case[] = [
         { isolationLevel: 'repeatable read' },
       ),
   ],
-  [
-    'deadlock_detected',
-    409,
-    '40P01',
-    () =>
-      meet(['SELECT * FROM rows_to_lock WHERE id = 1 FOR UPDATE', 'SELECT * FROM rows_to_lock WHERE id = 2 FOR UPDATE'], {
-        before: 'SELECT * FROM rows_to_lock WHERE id = 2 FOR UPDATE',
-        after: 'SELECT * FROM rows_to_lock WHERE id = 1 FOR UPDATE',
-      }),
-  ],
+  ['deadlock_detected', 409, '40P01', meetInCircle],
   [
     'pool_timeout',
     503,
@@ -237,7 +257,7 @@ describe('an error at the wire door', () => {
   });
 
   it('sitting in a transaction for too long is 25P03, running for too long 57014', async () => {
-    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '1000', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '1000' });
+    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '1000', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '5000' });
     const lodger = await strict.signUp();
     const [sitting, running] = [await strict.connect(lodger), await strict.connect(lodger)];
     const lastWords = new Promise((resolve) => sitting.once('error', resolve));

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
-import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { LANDMARK, landmark, landmarkPassed } from '../support/landmark.ts';
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
@@ -61,19 +61,22 @@ describe('kill -9 before the commit', () => {
     const killed = await installation.start(variables);
     const organization = await killed.signUp();
     await killed.query(organization, 'CREATE TABLE notes (body text)');
-    const statements = [{ sql: INSERT }, { sql: LANDMARK }, { sql: 'SELECT pg_sleep(1)' }];
-    const watcher = await next.connect(organization);
+    // The last statement waits until the process has been killed.
+    const statements = [{ sql: INSERT }, { sql: LANDMARK }, { sql: landmark(1) }];
+    const [watcher, holder] = [await next.connect(organization), await next.connect(organization)];
+    await holder.query(`BEGIN; ${landmark(1)}`);
     const unanswered = send(killed, organization, '/api/transaction', { statements }).catch((error: Error) => error.message);
     await landmarkPassed(watcher);
     await killed.end('SIGKILL');
     expect(await unanswered).toBe('fetch failed');
+    await holder.query('COMMIT');
     // As long as Postgres has not noticed, the request counts as running.
     await eventually('the retry is let in', async () => {
       const { status, body } = await send(next, organization, '/api/transaction', { statements });
       if (status === 409) expect(body).toMatchObject({ code: 'idempotency_in_progress', retryable: true });
       return status === 200;
     });
-    await watcher.end();
+    await Promise.all([watcher.end(), holder.end()]);
     expect(await rows(organization)).toEqual([{ body: 'here' }]);
   });
 });

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PLAN_ROW_MAX_BYTES } from '../../src/router/placement/shared-database/citus/explained-tasks.ts';
+import { PLAN_ROW_MAX_CHARACTERS } from '../../src/router/placement/shared-database/citus/explained-tasks.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /**
@@ -69,7 +69,7 @@ describe.each(['schema', 'database'] as const)('in the %s placement', (placement
     for (const queryMode of ['simple', 'extended'])
       expect(planOf(await client.query({ text: explain(linesOf(organization.id, made)), queryMode } as pg.QueryConfig))).toEqual(lines);
     expect(planOf((await service.query(organization, explain(linesOf(organization.id, made)))).body)).toEqual(lines);
-    const longer = long(PLAN_ROW_MAX_BYTES);
+    const longer = long(PLAN_ROW_MAX_CHARACTERS);
     const [, , row] = planOf(await client.query(explain(linesOf(organization.id, longer.made))));
     expect(row).toBe(linesOf(organization.id, longer.seen)[2]);
   });

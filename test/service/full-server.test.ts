@@ -18,10 +18,9 @@ beforeAll(async () => {
     DATABASE_URL: cluster.url,
     POSTERN_BACKENDS_MAX: '50',
     POSTERN_BACKENDS_PER_TENANT: '50',
-    POSTERN_QUEUE_TIMEOUT_MS: '60000',
   };
   first = await startTestService(variables);
-  second = await startTestService({ ...variables, POSTERN_QUEUE_TIMEOUT_MS: '4000' });
+  second = await startTestService({ ...variables, POSTERN_QUEUE_TIMEOUT_MS: '10000' });
   [acme, other] = [await first.signUp(), await first.signUp()];
 });
 afterAll(async () => {
@@ -51,6 +50,11 @@ beforeEach(async () => {
 /** Takes all slots that are free, and those of sessions that the processes do not use. */
 async function fillServer(): Promise<void> {
   for (const { service } of [first, second]) while (service.pool('default')?.giveUpUnused(undefined) === true);
+  const owner = new pg.Client(cluster.superuser);
+  await owner.connect();
+  const unused = "SELECT FROM pg_stat_activity WHERE usename = ANY ($1) AND state = 'idle'";
+  await eventually('those have ended', async () => (await owner.query(unused, [[acme.id, other.id]])).rowCount === 0);
+  await owner.end();
   await takeSlots();
 }
 
@@ -100,7 +104,7 @@ it('who has waited too long is told that the server has no slots, at both doors'
   await client.query('BEGIN');
   const late = await second.connect(acme);
   await fillServer();
-  const refusal = { code: '53300', detail: expect.stringMatching(/^Waited 4000 ms\. The server has no connection slots free\./) };
+  const refusal = { code: '53300', detail: expect.stringMatching(/^Waited 10000 ms\. The server has no connection slots free\./) };
   await expect(late.query('SELECT 1')).rejects.toMatchObject({ severity: 'ERROR', ...refusal });
   const { status, body } = await second.query(other, 'SELECT 1');
   expect([status, body]).toMatchObject([503, { code: 'pool_timeout', sqlstate: '53300', retryable: true, detail: refusal.detail }]);

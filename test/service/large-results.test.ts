@@ -15,7 +15,7 @@ let postern: PosternProcess;
 let acme: TestOrganization;
 beforeAll(async () => {
   installation = await makeInstallation();
-  postern = await installation.start({ ...testVariables(), POSTERN_HTTP_SEND_TIMEOUT_MS: '3000' });
+  postern = await installation.start({ ...testVariables(), POSTERN_HTTP_SEND_TIMEOUT_MS: '10000' });
   acme = await postern.signUp();
 });
 afterAll(() => installation.remove());

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
@@ -79,12 +80,13 @@ describe('a sign-up whose PostgreSQL goes away in the middle of it', () => {
 });
 
 describe('where the answer to a COMMIT is lost', () => {
+  const controlDatabase = newControlDatabase();
   let proxy: PostgresProxy;
   let service: TestService;
   let operator: pg.Client;
   beforeAll(async () => {
     proxy = await makePostgresProxy(inject('clusterUrl'));
-    service = await startTestService({ DATABASE_URL: proxy.url });
+    service = await startTestService({ DATABASE_URL: proxy.url, POSTERN_CONTROL_DATABASE: controlDatabase });
     operator = await connect(inject('clusterUrl'));
   });
   afterAll(async () => {
@@ -105,7 +107,11 @@ describe('where the answer to a COMMIT is lost', () => {
         return Buffer.alloc(0);
       });
     });
-    await operator.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postern_platform' AND query = 'commit'");
+    const { rowCount } = await operator.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND usename = 'postern_platform' AND query = 'commit'",
+      [controlDatabase],
+    );
+    expect(rowCount).toBeGreaterThan(0);
   }
 
   it.each([1, 2])('a sign-up is undone, be it COMMIT number %i: nobody was told its key', async (number) => {

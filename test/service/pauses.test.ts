@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { Pause } from '../../src/catalog/organizations/pauses.ts';
+import type { Pause } from '../../src/catalog/organizations/pause-registry.ts';
 import { requestCancel } from '../support/cancel-request.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -52,7 +52,8 @@ describe('while an organization is paused', () => {
     const organization = await here.signUp();
     await here.query(organization, 'CREATE TABLE notes (body text)');
     const clients = [await here.connect(organization), await there.connect(organization)];
-    await clients[0]?.query({ name: 'kept', text: 'SELECT 1 AS one' });
+    // Each process has an idle backend. When both are gone, both processes know of the pause.
+    for (const client of clients) await client.query({ name: 'kept', text: 'SELECT 1 AS one' });
     const pause = pauseOf(organization);
     await pauses().begin(pause, LONG_MS);
     await eventually('no backend is left', async () => (await sessionsOf(organization)) === 0);
@@ -84,10 +85,14 @@ describe('while an organization is paused', () => {
     const [here, there] = services();
     const organization = await here.signUp();
     await here.query(organization, 'CREATE TABLE notes (body text)');
-    const client = await there.connect(organization);
+    const [client, neighbor] = [await there.connect(organization), await there.connect(organization)];
     await client.query('BEGIN');
+    // Each process has an idle backend too. When both are gone, both processes know of the pause.
+    await neighbor.query('SELECT 1');
+    expect(await sessionsOf(organization)).toBe(3);
     const pause = pauseOf(organization);
     await pauses().begin(pause, LONG_MS);
+    await eventually("the transaction's backend alone is left", async () => (await sessionsOf(organization)) === 1);
     await client.query("INSERT INTO notes VALUES ('in time')");
     expect(await sessionsOf(organization)).toBe(1);
     await client.query('COMMIT');
@@ -95,7 +100,7 @@ describe('while an organization is paused', () => {
     const next = client.query('SELECT body FROM notes');
     await pauses().end(pause);
     expect((await next).rows).toEqual([{ body: 'in time' }]);
-    await client.end();
+    await Promise.all([client.end(), neighbor.end()]);
   });
 
   it('a client that gives up waiting is told so, and one that leaves is not waited for', async () => {

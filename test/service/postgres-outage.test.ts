@@ -53,8 +53,9 @@ describe('a service whose PostgreSQL', () => {
     await expectDocumented(service, organization);
     // Nobody learns what is behind the doors (R7).
     const said = JSON.stringify([
-      refused.body,
-      signUp.body,
+      // The ids of requests are random.
+      { ...refused.body, requestId: '' },
+      { ...signUp.body, requestId: '' },
       await service.connect(organization).catch((error: Error) => ({ ...error, message: error.message })),
     ]);
     const { host, port, user } = cluster.superuser;
@@ -74,6 +75,12 @@ describe('a service whose PostgreSQL', () => {
     const ended = once(session, 'error');
     await service.call('POST', '/api/auth/rotate-key', { key: newcomer.apiKey });
     expect((await ended)[0]).toMatchObject({ code: '57P01' });
+    const notices = () =>
+      service.observations
+        .flatMap((each) => (each.name === 'service.warning' ? each.message : []))
+        .filter((message) => message.startsWith('notifications '));
+    await eventually('the log tells that notifications are back', () => notices().length > 1);
+    expect(notices()).toEqual(['notifications were lost: every key is looked up until they are back', 'notifications are back']);
   });
 
   it('refuses an organization’s sessions is not quoted to it, but to the operator, and serves others (A20 R7)', async () => {
@@ -101,6 +108,22 @@ describe('a service whose PostgreSQL', () => {
     expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
     await client.end();
     await operator.end();
+  });
+
+  it('has no disk space or memory left is told to the operator, without what the statements say', async () => {
+    const raise = (sqlstate: string) => `DO $$ BEGIN RAISE 'said by the statement' USING ERRCODE = '${sqlstate}'; END $$`;
+    const client = await service.connect(organization);
+    await expect(client.query(raise('53100'))).rejects.toMatchObject({ code: '53100' });
+    await client.end();
+    const refused = await service.query(organization, raise('53200'));
+    expect(refused).toMatchObject({ status: 503, body: { code: 'database_busy', sqlstate: '53200' } });
+    const warnings = () => service.observations.filter((each) => each.name === 'service.warning' && / failed with 53/.test(each.message));
+    await eventually('both are told', () => warnings().length === 2);
+    const message = (failure: string) => `a request of ${organization.id} failed with ${failure}: see the log of the PostgreSQL server`;
+    expect(warnings()).toEqual([
+      { name: 'service.warning', message: message('53100 (disk_full)') },
+      { name: 'service.warning', message: message('53200 (out_of_memory)') },
+    ]);
   });
 
   it('loses a backend without a word says so to its client, and goes on when Postgres has recovered', async () => {
@@ -138,7 +161,7 @@ describe('when the embedded PostgreSQL dies', () => {
     process.kill(server.pid, 'SIGKILL');
 
     expect(['57P01', '57P02', '08006']).toContain((await told)[0].code);
-    await eventually('it serves again', async () => (await postern.query(organization, 'SELECT 1')).status === 200, 25_000);
+    await eventually('it serves again', async () => (await postern.query(organization, 'SELECT 1')).status === 200);
     expect((await postern.query(organization, "SELECT to_regclass('half') AS half")).body.rows).toEqual([{ half: null }]);
     // Who had nothing under way has not even noticed.
     expect((await idle.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);

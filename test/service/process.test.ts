@@ -14,7 +14,7 @@ describe('a Postern with its own PostgreSQL', () => {
   let installation: Installation;
   let postern: PosternProcess;
   let organization: TestOrganization;
-  const start = () => installation.start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '3000' });
+  const start = () => installation.start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '10000' });
   beforeAll(async () => {
     installation = await makeInstallation();
   });
@@ -27,8 +27,11 @@ describe('a Postern with its own PostgreSQL', () => {
 
   it('keeps a second one off its data directory, and goes on', async () => {
     const second = await installation.run();
+    const advice = 'stop it, or set POSTERN_DATA_DIR to another folder';
     expect(second).toMatchObject({ code: 1, stdout: '' });
-    expect(second.stderr).toBe(`postern: data directory ${installation.dataDir} is in use by another Postern (process ${postern.pid})\n`);
+    expect(second.stderr).toBe(
+      `postern: data directory ${installation.dataDir} is in use by another Postern (process ${postern.pid}): ${advice}\n`,
+    );
     expect((await postern.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
   });
 
@@ -65,16 +68,20 @@ describe('a Postern with its own PostgreSQL', () => {
   });
 
   it('lets requests under way end when it stops, and stops on SIGINT too', async () => {
-    const [client, watcher] = [await postern.connect(organization), await postern.connect(organization)];
-    watcher.on('error', () => {});
-    const over = (door: string, key: number) => `SELECT '${door}' AS door FROM (${landmark(key)}) AS passed, pg_sleep(1)`;
+    const connect = () => postern.connect(organization);
+    const [client, holder, watcher] = [await connect(), await connect(), await connect()];
+    // Both requests wait for a lock, which is let go of when the service has said what it waits for.
+    await holder.query('BEGIN; SELECT pg_advisory_xact_lock(3)');
+    const over = (door: string, key: number) =>
+      `SELECT '${door}' AS door FROM (${landmark(key)}) AS passed, pg_advisory_xact_lock_shared(3)`;
     const overHttp = postern.query(organization, over('http', 1));
     const overWire = client.query(over('wire', 2));
     // A session whose statement has not arrived yet is idle.
     for (const key of [1, 2]) await landmarkPassed(watcher, key);
     const stopped = postern.end('SIGINT');
-    const message = 'stopping: waits up to 3 s for 1 transaction and 1 request; a second Ctrl-C or signal ends it at once';
+    const message = 'stopping: waits up to 10 s for 2 transactions and 1 request; a second Ctrl-C or signal ends it at once';
     await eventually('it says so', async () => postern.log().some(({ level, msg }) => level === 'info' && msg === message));
+    await holder.query('COMMIT');
     const [http, wire] = await Promise.all([overHttp, overWire]);
     expect([http.body.rows, wire.rows]).toEqual([[{ door: 'http' }], [{ door: 'wire' }]]);
     expect(await stopped).toMatchObject({ code: 0, signal: null, stderr: '' });
@@ -113,6 +120,7 @@ describe('a Postern with its own PostgreSQL', () => {
     other.on('error', () => {});
     await other.query('BEGIN');
     postern.signal('SIGINT');
+    await eventually('it has taken the signal', async () => postern.log().some(({ msg }) => String(msg).startsWith('stopping: ')));
     await setTimeout(1_000);
     expect((await postern.end('SIGINT')).code).toBe(1);
   });
@@ -126,8 +134,12 @@ describe('a Postern that cannot start', () => {
   afterAll(() => installation.remove());
 
   it.each([
-    ['a port that is none', { POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
-    ['files that are not there', { POSTERN_TLS_CERT: '/nowhere.pem', POSTERN_TLS_KEY: '/nowhere.key' }, 'POSTERN_TLS_CERT: '],
+    ['a port that is none', { POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number from 0 to 65535'],
+    [
+      'files that are not there',
+      { POSTERN_TLS_CERT: '/nowhere.pem', POSTERN_TLS_KEY: '/nowhere.key' },
+      'POSTERN_TLS_CERT: /nowhere.pem cannot be read: no such file or directory',
+    ],
     ['a data directory that is a file', { POSTERN_DATA_DIR: '/etc/hostname' }, 'data directory /etc/hostname cannot be used: '],
   ])('because of %s says so in one line', async (_what, variables, message) => {
     const { code, stdout, stderr } = await installation.run(variables);
@@ -164,7 +176,7 @@ describe('a Postern that cannot start', () => {
 
   it('because its address is not of this machine says so', async () => {
     const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_HOST: '192.0.2.1' });
-    expect([code, stderr]).toEqual([1, 'postern: POSTERN_HOST: listen EADDRNOTAVAIL: address not available 192.0.2.1\n']);
+    expect([code, stderr]).toEqual([1, 'postern: POSTERN_HOST: cannot listen on 192.0.2.1: this machine does not have this address\n']);
   });
 
   it('because PostgreSQL refuses its login says so, without the password', async () => {

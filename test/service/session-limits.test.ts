@@ -36,7 +36,7 @@ it('a role may have two sessions more than the cap, also one that was made with 
 });
 
 it('each process of the service gets its sessions', async () => {
-  const variables = { ...testVariables(), POSTERN_BACKENDS_PER_TENANT: String(CAP), POSTERN_QUEUE_TIMEOUT_MS: '5000' };
+  const variables = { ...testVariables(), POSTERN_BACKENDS_PER_TENANT: String(CAP) };
   const services = [await startTestService(variables), await startTestService(variables), await startTestService(variables)];
   const organization = await services[0]?.signUp();
   if (organization === undefined) throw new Error('no service');

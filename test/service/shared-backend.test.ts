@@ -95,7 +95,7 @@ async function plainClient() {
     await raw.write(Buffer.concat(messages.map(encodeFrontend)));
     const heard: string[] = [];
     for (;;) {
-      const message = await raw.read(5_000);
+      const message = await raw.read();
       if (message === undefined || message === 'EOF') throw new Error(`heard only ${heard.join('; ')}`);
       heard.push(describeBackend(message));
       if (message.type === 'Z') return heard;

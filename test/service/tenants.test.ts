@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -6,14 +7,22 @@ let service: TestService;
 let intruder: TestOrganization;
 let victim: TestOrganization;
 let facts: { readonly oid: number; readonly pid: number };
+/** A session of the victim's that stays open. */
+let resident: pg.Client;
 beforeAll(async () => {
   service = await startTestService();
   [intruder, victim] = [await service.signUp('Intruder'), await service.signUp('Victim')];
   await service.query(victim, "CREATE TABLE secrets AS SELECT 'hidden' AS secret");
-  const { body } = await service.query(victim, "SELECT 'secrets'::regclass::oid::int AS oid, pg_backend_pid() AS pid");
-  [facts] = body.rows;
+  resident = await service.connect(victim);
+  // What the wire door does not see is the server's number of the process.
+  await resident.query("CREATE FUNCTION process() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN pg_backend_pid(); END'; BEGIN");
+  const { rows } = await resident.query("SELECT 'secrets'::regclass::oid::int AS oid, process() AS pid");
+  facts = rows[0];
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await resident.end();
+  await service.close();
+});
 
 /** The SQLSTATE that a statement of the intruder's ends with, which must be the same at both doors; 00000 when it ran. */
 async function attempt(sql: string): Promise<string> {
@@ -133,6 +142,7 @@ describe('a key opens one database', () => {
       severity: 'FATAL',
       code: '3D000',
       message: `database "${database()}" does not exist`,
+      hint: `The database of this key is "${intruder.id}".`,
     });
   });
 

@@ -118,5 +118,6 @@ it('as many may be about to log in as the limit says, wherever they are; then on
   await restarted();
   await come(postern.wirePort, 4);
   await eventually('four more are closed', () => closed() === CONNECTIONS + 4);
-  expect(await connectionsOf('wire')).toBe(CONNECTIONS);
+  // A client may see the end of its connection before the worker does.
+  await eventually('as many as may be are left', async () => (await connectionsOf('wire')) === CONNECTIONS);
 });

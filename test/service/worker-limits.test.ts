@@ -25,6 +25,8 @@ beforeAll(async () => {
     POSTERN_CLIENTS_PER_TENANT: String(CLIENTS_OF_ONE),
     POSTERN_HTTP_REQUESTS_PER_TENANT: String(REQUESTS),
     POSTERN_QUEUE_TIMEOUT_MS: '60000',
+    // Requests wait for a lock while a worker is started.
+    POSTERN_STATEMENT_TIMEOUT_MS: '300000',
   });
   await eventually('both workers have started', () => startsOf(postern) === 2);
   [acme, other] = [await postern.signUp(), await postern.signUp()];

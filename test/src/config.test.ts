@@ -53,21 +53,25 @@ describe('the configuration', () => {
 
   const secret = { POSTERN_SECRET: 'sixteen letters!' };
   it.each([
-    [{ POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
-    [{ POSTERN_PG_PORT: '64 32' }, 'POSTERN_PG_PORT: must be a whole number'],
-    [{ POSTERN_PG_PORT: '-1' }, 'POSTERN_PG_PORT: must be a whole number'],
-    [{ POSTERN_PG_PORT: '1e3' }, 'POSTERN_PG_PORT: must be a whole number'],
-    [{ POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: Too big: expected number to be <=65535'],
-    [{ POSTERN_STATEMENT_TIMEOUT_MS: '30s' }, 'POSTERN_STATEMENT_TIMEOUT_MS: must be a whole number'],
-    [{ POSTERN_BACKENDS_PER_TENANT: '0' }, 'POSTERN_BACKENDS_PER_TENANT: Too small: expected number to be >=1'],
-    [{ POSTERN_LOGIN_TIMEOUT_MS: '0' }, 'POSTERN_LOGIN_TIMEOUT_MS: Too small: expected number to be >=1'],
-    [{ POSTERN_QUEUE_TIMEOUT_MS: '0' }, 'POSTERN_QUEUE_TIMEOUT_MS: Too small: expected number to be >=1'],
+    [{ POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number from 0 to 65535'],
+    [{ POSTERN_PG_PORT: '64 32' }, 'POSTERN_PG_PORT: must be a whole number from 0 to 65535'],
+    [{ POSTERN_PG_PORT: '-1' }, 'POSTERN_PG_PORT: must be a whole number from 0 to 65535'],
+    [{ POSTERN_PG_PORT: '1e3' }, 'POSTERN_PG_PORT: must be a whole number from 0 to 65535'],
+    [{ POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: must be a whole number from 0 to 65535'],
+    [{ POSTERN_STATEMENT_TIMEOUT_MS: '30s' }, 'POSTERN_STATEMENT_TIMEOUT_MS: must be a whole number from 0 to 2147483647'],
+    [{ POSTERN_BACKENDS_PER_TENANT: '0' }, 'POSTERN_BACKENDS_PER_TENANT: must be a whole number from 1 to 10000'],
+    [{ POSTERN_LOGIN_TIMEOUT_MS: '0' }, 'POSTERN_LOGIN_TIMEOUT_MS: must be a whole number from 1 to 2147483647'],
+    [{ POSTERN_QUEUE_TIMEOUT_MS: '0' }, 'POSTERN_QUEUE_TIMEOUT_MS: must be a whole number from 1 to 2147483647'],
+    [{ POSTERN_WORKERS: '257' }, 'POSTERN_WORKERS: must be auto, or a whole number from 1 to 256'],
     [{ POSTERN_SECRET: 'short' }, 'POSTERN_SECRET: must have at least 16 characters'],
     [{ POSTERN_CONTROL_DATABASE: 'a"b' }, 'POSTERN_CONTROL_DATABASE: must be a plain lower-case name'],
     [{ POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],
     [{ POSTERN_TRUST_PROXY: 'all' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],
     [{ ...secret, DATABASE_URL: 'mysql://localhost/x' }, 'DATABASE_URL: must be a postgres:// URL'],
-    [{ DATABASE_URL: 'postgres://localhost/x' }, "POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)"],
+    [
+      { DATABASE_URL: 'postgres://localhost/x' },
+      'POSTERN_SECRET: is required with DATABASE_URL: set it to the output of `openssl rand -hex 32`, and keep it',
+    ],
     [{ POSTERN_TLS_CERT: 'cert.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
     [{ POSTERN_TLS_KEY: 'key.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
     [{ POSTERN_TLS: 'require' }, 'POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY'],
@@ -81,7 +85,11 @@ describe('the configuration', () => {
     expect(() => readConfig({ POSTERN_PUBLIC_HOST: host })).toThrow(new ConfigError(`POSTERN_PUBLIC_HOST: ${why}`));
   });
 
-  it.each(['POSTERN_PLACEMENT', 'POSTERN_TLS', 'POSTERN_LOG_LEVEL'])('%s must be one of its words', (variable) => {
-    expect(() => readConfig({ [variable]: 'sideways' })).toThrow(new RegExp(`^${variable}: Invalid option: expected one of "`));
+  it.each([
+    ['POSTERN_PLACEMENT', 'database, schema'],
+    ['POSTERN_TLS', 'off, prefer, require'],
+    ['POSTERN_LOG_LEVEL', 'fatal, error, warn, info, debug, trace, silent'],
+  ])('%s must be one of its words', (variable, words) => {
+    expect(() => readConfig({ [variable]: 'sideways' })).toThrow(new ConfigError(`${variable}: must be one of ${words}`));
   });
 });

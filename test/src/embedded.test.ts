@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeRunnable } from '../../src/embedded/binaries.ts';
-import { EmbeddedError } from '../../src/embedded/errors.ts';
+import { EmbeddedError } from '../../src/embedded/embedded-error.ts';
 import { startOf } from '../../src/embedded/process-identity.ts';
 import { serverAccount } from '../../src/embedded/server-account.ts';
 import { type EmbeddedCluster, type EmbeddedOptions, startEmbedded } from '../../src/embedded.ts';
@@ -131,7 +131,8 @@ describe('a data directory', () => {
 describe('a start is refused in one line', () => {
   test('when another Postern is at work there', async () => {
     await start();
-    expect(await refusal()).toBe(`data directory …/data is in use by another Postern (process ${process.pid})`);
+    const advice = 'stop it, or set POSTERN_DATA_DIR to another folder';
+    expect(await refusal()).toBe(`data directory …/data is in use by another Postern (process ${process.pid}): ${advice}`);
   });
 
   test('for one of two that come at the same time', async () => {
@@ -184,13 +185,11 @@ describe('after Postern was killed', () => {
     if (account !== undefined) await chown(cluster.host, account.uid, account.gid);
     const orphan = spawn(program, args, { cwd: '/', detached: true, stdio: 'ignore', ...account });
     await expect
-      .poll(
-        () =>
-          query(cluster, 'SELECT').then(
-            () => true,
-            () => false,
-          ),
-        { timeout: 10_000 },
+      .poll(() =>
+        query(cluster, 'SELECT').then(
+          () => true,
+          () => false,
+        ),
       )
       .toBe(true);
     await writeFile(join(scratch.path, 'data', 'postern.lock.1'), JSON.stringify(lock));
@@ -217,7 +216,7 @@ describe('after Postern was killed', () => {
   test('another process that has been given the number of its server is left alone', async () => {
     await stop(await start());
     const account = await serverAccount();
-    const bystander = spawn('sleep', ['60'], { cwd: '/', stdio: 'ignore', ...account });
+    const bystander = spawn('sleep', ['600'], { cwd: '/', stdio: 'ignore', ...account });
     await writeFile(join(scratch.path, 'data', 'postgres', 'postmaster.pid'), `${bystander.pid}\n`);
     await start();
     expect(bystander.exitCode).toBeNull();
@@ -243,7 +242,7 @@ test('a server that is killed is started again, at the same place', async () => 
   if (pid === undefined) throw new Error('the server has no process');
   process.kill(pid, 'SIGKILL');
   expect(await ended).toBe('signal SIGKILL');
-  await expect.poll(() => query(cluster, 'SELECT id FROM kept').catch(() => []), { timeout: 20_000 }).toEqual([{ id: 1 }]);
+  await expect.poll(() => query(cluster, 'SELECT id FROM kept').catch(() => [])).toEqual([{ id: 1 }]);
   expect(cluster.pid).not.toBe(pid);
 });
 

@@ -1,5 +1,5 @@
 import { Duplex } from 'node:stream';
-import { vi } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import { Pins } from '../../proxy/pinning/pins.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
@@ -8,6 +8,7 @@ import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/sessions/buffer-budget.
 import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
+import { LatencyBaseline } from '../../src/backend/statement-latency.ts';
 import { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexer, type SharingLimits } from '../../src/multiplex/multiplexer.ts';
@@ -94,6 +95,7 @@ export class FakeClient {
       },
       mayKeepBusy: () => true,
       observe() {},
+      tenant: { organization: { id: 'org' } },
       multiplexer,
       registry: multiplexer.registry,
       parseCache: new ParseCache(),
@@ -127,6 +129,16 @@ export function newMultiplexer(limits: SharingLimits): Multiplexer {
 /** Of the statement that clients here ask for. */
 export function latencyOf({ registry }: Multiplexer) {
   return registry.latencyOfQuery('SELECT 1', () => true);
+}
+
+/** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
+export function nothingIsLong(): void {
+  const spies = (['stallTimeoutMs', 'longMs'] as const).map((limit) =>
+    vi.spyOn(LatencyBaseline.prototype, limit, 'get').mockReturnValue(1_000_000),
+  );
+  onTestFinished(() => {
+    for (const spy of spies) spy.mockRestore();
+  });
 }
 
 export function contendedMultiplexer(): Multiplexer {

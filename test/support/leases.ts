@@ -24,7 +24,7 @@ export interface TestDatabase {
   close(): Promise<void>;
 }
 
-const UNTIL_TIMEOUT_MS = 10_000;
+const UNTIL_TIMEOUT_MS = 120_000;
 
 export async function createTestDatabase(backendsMax = 8): Promise<TestDatabase> {
   const url = new URL(inject('clusterUrl'));
@@ -42,10 +42,10 @@ export async function createTestDatabase(backendsMax = 8): Promise<TestDatabase>
   await owner.connect();
   await owner.query(`SET SESSION AUTHORIZATION ${name}`);
 
-  const pool = new Pool({ max: backendsMax, maxPerTenant: backendsMax, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
+  const pool = new Pool({ max: backendsMax, maxPerTenant: backendsMax, queueTimeoutMs: 60_000, idleMs: 60_000 }, () => {});
   const results = new MemoryBudget(RESULT_BOUNDS);
   const tenant = tenantOf(name);
-  const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 10_000 };
+  const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 60_000 };
   return {
     name,
     pool,

@@ -5,7 +5,7 @@ import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
-import { waitForServer } from '../../src/router/placement/admin-connection.ts';
+import { waitForServer } from '../../src/router/placement/server/wait-for-server.ts';
 import type { TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 
@@ -31,7 +31,7 @@ export async function startPostgres15(more: Readonly<Record<string, string>> = {
   const settings = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const server = spawn(join(BINARIES, 'postgres'), ['-D', cluster, ...settings], { ...runAs(account), stdio: 'ignore' });
   const ended = once(server, 'exit');
-  await waitForServer(login, 30_000);
+  await waitForServer(login, 120_000);
   return {
     ...login,
     async stop() {

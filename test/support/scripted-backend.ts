@@ -41,7 +41,7 @@ export async function openScriptedBackend(): Promise<ScriptedBackend> {
     });
   }).listen(join(scratch.path, '.s.PGSQL.5432'));
   await once(server, 'listening');
-  const login = { host: scratch.path, port: 5432, user: 'u', password: 'p', database: 'd', connectTimeoutMs: 5_000 };
+  const login = { host: scratch.path, port: 5432, user: 'u', password: 'p', database: 'd', connectTimeoutMs: 60_000 };
   const backend = await BackendConnection.open(login);
   return {
     backend,

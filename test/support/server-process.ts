@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { findBinaries } from '../../src/embedded/binaries.ts';
 import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
-import { waitForServer } from '../../src/router/placement/admin-connection.ts';
+import { waitForServer } from '../../src/router/placement/server/wait-for-server.ts';
 import { makeScratch } from './scratch.ts';
 
 const run = promisify(execFile);
 const LOGIN = { port: 5432, user: 'postgres', password: 'superuser', database: 'postgres' };
-const START_TIMEOUT_MS = 60_000;
+const START_TIMEOUT_MS = 120_000;
 
 /** A PostgreSQL whose processes a test may kill and stop. Nothing starts it again but the test. */
 export interface ServerProcess {

@@ -55,7 +55,7 @@ export function unreachable(detail: string, retryable: boolean): ApiError {
 }
 
 /** The problem document of a reply, or one made from its status: a proxy's error page is none. */
-export async function problemIn(response: Response): Promise<ApiError> {
+export async function readApiError(response: Response): Promise<ApiError> {
   const retryAfterS = Number(response.headers.get('retry-after')) || undefined;
   const problem = await response.json().catch(() => undefined);
   if (isProblem(problem)) return new ApiError(problem, retryAfterS);

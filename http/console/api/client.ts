@@ -1,14 +1,16 @@
-import { type ApiError, isAbort, problemIn, unreachable } from './api-error.ts';
+import { type ApiError, isAbort, readApiError, unreachable } from './api-error.ts';
 
 /** The key that calls are made with. Only memory has it; session/ puts it here and takes it away. */
 let key: string | undefined;
 /** Asks for another key. @returns whether there is one now */
 let askForKey: () => Promise<boolean> = async () => false;
 
-export function useKey(next: string | undefined): void {
+/** Makes all further calls with this key; undefined: with none. */
+export function setKey(next: string | undefined): void {
   key = next;
 }
 
+/** Sets what is asked for another key when a call is refused with 401. */
 export function whenUnauthorized(ask: () => Promise<boolean>): void {
   askForKey = ask;
 }
@@ -33,25 +35,26 @@ export function urlOf(path: string): URL {
 
 /** Calls the API. @returns the reply's document @throws ApiError */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
-  return readJson(await open(method, path, options));
+  return readJson(await callForResponse(method, path, options));
 }
 
 /** As {@link call}, for the reply's text: numbers and JSON values keep their digits and white space. */
 export async function callText(method: string, path: string, options: CallOptions = {}): Promise<string> {
-  return whole(await open(method, path, options), (reply) => reply.text());
+  return whole(await callForResponse(method, path, options), (reply) => reply.text());
 }
 
-/** As {@link call}, for replies that are read as they come. @throws ApiError for every status but 2xx and 304 */
-export async function open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+/** As {@link call}, for a reply whose headers are needed, or that is read as it arrives. @throws ApiError for every status but 2xx and 304 */
+export async function callForResponse(method: string, path: string, options: CallOptions = {}): Promise<Response> {
   const response = await send(method, path, options);
   if (response.ok || response.status === 304) return response;
-  const error = await problemIn(response);
+  const error = await readApiError(response);
   // Such a call has been refused before anything was done. A key that ended on the way may have done something.
-  if (error.problem.code === 'unauthorized' && options.key === undefined && (await askForKey())) return open(method, path, options);
+  if (error.problem.code === 'unauthorized' && options.key === undefined && (await askForKey()))
+    return callForResponse(method, path, options);
   throw error;
 }
 
-/** The document of a reply to {@link open}. @throws ApiError when it breaks off */
+/** The document of a reply to {@link callForResponse}. @throws ApiError when it breaks off */
 export async function readJson<T>(response: Response): Promise<T> {
   return (await whole(response, (reply) => reply.json())) as T;
 }

@@ -1,5 +1,5 @@
 import { type ReadonlySignal, signal } from '@preact/signals';
-import { open, readJson } from './client.ts';
+import { callForResponse, readJson } from './client.ts';
 import type { Schema } from './database-schema.ts';
 
 interface Known {
@@ -26,7 +26,7 @@ export async function loadSchema(abandoned?: AbortSignal): Promise<Schema> {
   const askedAt = performance.now();
   const former = known;
   const headers: Record<string, string> = former?.tag === undefined ? {} : { 'if-none-match': former.tag };
-  const response = await open('GET', 'api/schema', { headers, signal: abandoned });
+  const response = await callForResponse('GET', 'api/schema', { headers, signal: abandoned });
   const next =
     response.status === 304 && former !== undefined
       ? { ...former, askedAt }

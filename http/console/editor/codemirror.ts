@@ -17,8 +17,9 @@ import {
 } from '@codemirror/view';
 import { completion } from './completion/codemirror-completion.ts';
 import { textOf } from './document-text.ts';
-import type { EditorError, EditorHandle } from './editor-handle.ts';
+import type { EditorHandle } from './editor-handle.ts';
 import { errorMark, showError } from './error-mark.ts';
+import type { EditorError } from './error-range.ts';
 import { highlighting } from './highlight.ts';
 import { THEME } from './theme.ts';
 

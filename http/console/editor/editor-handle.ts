@@ -1,10 +1,3 @@
-/** What is wrong with a part of the text; offsets in UTF-16 units. */
-export interface EditorError {
-  readonly from: number;
-  readonly to: number;
-  readonly message: string;
-}
-
 /** Offsets are in UTF-16 units of the text. */
 export interface EditorHandle {
   selection(): { readonly from: number; readonly to: number };

@@ -1,7 +1,8 @@
 import { effect, type Signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { MountedEditor } from './codemirror.ts';
-import type { EditorError, EditorHandle } from './editor-handle.ts';
+import type { EditorHandle } from './editor-handle.ts';
+import type { EditorError } from './error-range.ts';
 import { plainHandle } from './plain-text-area-handle.ts';
 
 export interface EditorProps {

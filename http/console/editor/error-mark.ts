@@ -17,7 +17,7 @@ import {
   showTooltip,
   type Tooltip,
 } from '@codemirror/view';
-import type { EditorError } from './editor-handle.ts';
+import type { EditorError } from './error-range.ts';
 
 const setError = StateEffect.define<EditorError | undefined>();
 

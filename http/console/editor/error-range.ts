@@ -1,8 +1,14 @@
-import { isIdentifier, Lexer, Token } from '../../../src/syntax/scanner.ts';
+import { isIdentifier, Lexer, Token } from '../../../src/syntax/tokens/scanner.ts';
 
+/** Offsets in UTF-16 units. */
 interface Range {
   readonly from: number;
   readonly to: number;
+}
+
+/** What is wrong with a part of the text. */
+export interface EditorError extends Range {
+  readonly message: string;
 }
 
 /** The token at a place of an error, as far as it is in that line. @param line from 1 @param column in characters, from 1 */

@@ -1,38 +1,11 @@
 import { computed, signal } from '@preact/signals';
 import { type ApiError, asApiError } from '../api/api-error.ts';
-import { call, useKey, whenUnauthorized } from '../api/client.ts';
-import { type OwnKey, ownKeyFor, ownKeyForToken, revoke } from './own-key.ts';
+import { call, setKey, whenUnauthorized } from '../api/client.ts';
+import { type OwnKey, ownKeyFor, ownKeyForToken, revoke } from './exchange-key.ts';
+import { type Me, me } from './me.ts';
 import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './session-storage.ts';
 import { hasSignInToken, useSignInToken } from './token-in-address.ts';
 
-export type Scope = 'admin' | 'write' | 'read';
-
-/** `GET /api/auth/me` */
-export interface Me {
-  readonly organizationId: string;
-  readonly orgName: string;
-  readonly email: string;
-  readonly key: {
-    readonly keyId: string;
-    readonly prefix: string;
-    readonly name: string;
-    readonly scope: Scope;
-    readonly expiresAt: string | null;
-    readonly networks: readonly string[] | null;
-  };
-  readonly connection: {
-    readonly host: string;
-    readonly port: number;
-    readonly user: string;
-    readonly database: string;
-    readonly sslmode: string;
-  };
-  readonly connectionString: string;
-  readonly limits: { readonly statementTimeoutMs: number; readonly maxStatementTimeoutMs: number; readonly maxStatements: number };
-}
-
-/** Whose data is shown; undefined before somebody has signed in. */
-export const me = signal<Me | undefined>(undefined);
 /** Why a key is asked for, while the screen and what was typed there stay. */
 export const lockedBecause = signal<string | undefined>(undefined);
 export const isSignedIn = computed(() => me.value !== undefined);
@@ -116,7 +89,7 @@ async function begin(apiKey: string, own: string | undefined, stay: boolean, kno
   key = apiKey;
   ownKeyId = own;
   staysSignedIn = stay;
-  useKey(apiKey);
+  setKey(apiKey);
   keepTexts(stay);
   keepText(KEY_TEXT, `${own ?? ''} ${apiKey}`);
   me.value = whose;
@@ -133,7 +106,7 @@ export function lock(reason: string): void {
   if (lockedBecause.value === undefined) lockedBecause.value = reason;
   void revokeOwnKey();
   key = undefined;
-  useKey(undefined);
+  setKey(undefined);
   forgetText(KEY_TEXT);
 }
 

@@ -1,4 +1,4 @@
-import { me } from './session.ts';
+import { me } from './me.ts';
 
 /** What may be chosen as a time limit: milliseconds, where empty means what the server does by default, and how it is called. */
 export function statementTimeoutChoices(offeredMs: readonly number[]): readonly (readonly [string, string])[] {

@@ -1,5 +1,6 @@
 import { SCREENS } from '../screens/screens.ts';
-import { lock, me, signOut } from '../session/session.ts';
+import { me } from '../session/me.ts';
+import { lock, signOut } from '../session/session.ts';
 import type { Command } from './palette-commands.ts';
 import { goTo } from './route.ts';
 import { chooseTheme } from './theme.ts';

@@ -1,7 +1,8 @@
 import { Button } from '../parts/button.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { KeyForm } from '../screens/sign-in/key-form.tsx';
-import { lockedBecause, me, signOut } from '../session/session.ts';
+import { me } from '../session/me.ts';
+import { lockedBecause, signOut } from '../session/session.ts';
 
 /** Asks for a key over the screen, which stays as it is. */
 export function UnlockDialog() {

@@ -5,7 +5,7 @@ export interface ErrorHelp {
   readonly cure: string;
 }
 
-/** What each error means, and what whoever gets it can do. */
+/** What each error means, and what its receiver can do. */
 export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
   invalid_request: {
     cause: 'The body, the query string or a header is not as described here; the message names the field.',

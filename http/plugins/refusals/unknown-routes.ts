@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../../src/errors.ts';
-import { suggestPath } from '../../responses/suggestions.ts';
+import { suggestPath } from '../../responses/did-you-mean.ts';
 import { preflightHeaders } from '../cors.ts';
 import { pathOf } from '../problems.ts';
 
@@ -63,7 +63,7 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
       return;
     }
     reply.header('allow', allow);
-    done(new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`));
+    done(new ServiceError('method_not_allowed', `${request.method} is not allowed for ${path}; allowed: ${allow}`));
   });
 }
 

@@ -1,7 +1,7 @@
 import type { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
+import { tenantOf } from '../../request-context.ts';
 import { auditReply, auditVerifyReply } from '../../responses/reply-schemas.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';
@@ -94,8 +94,8 @@ export function auditEndpoints({ router }: RouteContext): Endpoint[] {
     });
 
   return [
-    endpoint(list, async ({ query, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, query))),
-    endpoint(search, async ({ body, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, body))),
+    endpoint(list, async ({ query, request, reply }) => sendJson(request, reply, await read(tenantOf(request).organization.id, query))),
+    endpoint(search, async ({ body, request, reply }) => sendJson(request, reply, await read(tenantOf(request).organization.id, body))),
     endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id, signalOf(request.call.disconnect))),
   ];
 }

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../../src/errors.ts';
 import { MAX_VALUES } from '../../json/incremental-json-reader.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
 import { bodyBoundsOf } from '../../plugins/body-memory.ts';
+import { tenantOf } from '../../request-context.ts';
 import { connectionDetails } from '../../responses/connection-details.ts';
 import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../../responses/key-replies.ts';
 import { meReply, rotateKeyReply, signupReply } from '../../responses/reply-schemas.ts';

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import type { Clone } from '../../../src/catalog/organizations/clones.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
+import type { Clone } from '../../../src/catalog/organizations/clone-rows.ts';
+import { tenantOf } from '../../request-context.ts';
 import { connectionDetails } from '../../responses/connection-details.ts';
 import { EXAMPLE_KEY } from '../../responses/key-replies.ts';
 import { clonesReply, createdCloneReply, organizationDeletionReply } from '../../responses/reply-schemas.ts';

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { tenantOf } from '../../plugins/bearer.ts';
+import { tenantOf } from '../../request-context.ts';
 import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../../responses/key-replies.ts';
 import { createdKeyReply, key as keySchema, keysReply, revokedKeyReply, rotateKeyReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

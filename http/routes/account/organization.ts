@@ -1,7 +1,7 @@
 import { ServiceError } from '../../../src/errors.ts';
 import { once } from '../../../src/sql/execution/transactions/idempotency.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';
 import { organizationDeletionReply, organizationReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
-import { ADVICE_MAX, giveAdvice } from '../../../src/sql/inspection/advice/advice.ts';
+import { ADVICE_MAX, giveAdvice } from '../../../src/sql/inspection/advice/give-advice.ts';
 import { RULE_NAMES, SEVERITIES } from '../../../src/sql/inspection/advice/rule.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { tenantOf } from '../../request-context.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LEASE_ERRORS } from '../operation-errors.ts';
 import { noBody, noQuery } from '../request-schemas.ts';
@@ -74,7 +74,7 @@ export function adviceEndpoints({ router, keys, statistics, config }: RouteConte
       const reader = known.some(({ scope }) => scope === 'read') ? readerOf(tenant.organization.id) : undefined;
       const lease = await router.lease(tenant, { door: 'http', disconnect });
       const timeoutMs = Math.min(timeoutOf(undefined, config), TIMEOUT_MAX_MS);
-      return sendDocument(request, reply, await giveAdvice(lease, { timeoutMs, disconnect, counters, reader }));
+      return sendJson(request, reply, await giveAdvice(lease, { timeoutMs, disconnect, counters, reader }));
     }),
   ];
 }

@@ -3,8 +3,8 @@ import { QUERIES_MAX, QUERY_ORDERS } from '../../../src/catalog/query-statistics
 import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { showQueries } from '../../../src/sql/inspection/shown-query-statistics.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { tenantOf } from '../../request-context.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';
@@ -93,7 +93,7 @@ export function queryStatisticsEndpoints({ statistics }: RouteContext): Endpoint
       const found = await statistics.queries(placement).read({ database: placement.database, roles: visibleRoles(tenant) }, orderBy);
       if (!found.isAvailable) return found;
       const queries = await showQueries(found.queries.slice(0, limit), placement);
-      return sendDocument(request, reply, { ...found, queries });
+      return sendJson(request, reply, { ...found, queries });
     }),
   ];
 }

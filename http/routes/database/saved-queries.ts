@@ -3,7 +3,7 @@ import { type CheckPresent, noQuery, versionOf } from '../../../src/catalog/save
 import { ServiceError } from '../../../src/errors.ts';
 import { keepResults } from '../../../src/sql/result/result-budget.ts';
 import { validate } from '../../json/validation.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
+import { tenantOf } from '../../request-context.ts';
 import {
   CONDITIONAL_CHANGE_HEADERS,
   CONDITIONAL_READ_HEADERS,

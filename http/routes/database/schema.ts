@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { readSchema } from '../../../src/sql/inspection/schema/read-schema.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
+import { tenantOf } from '../../request-context.ts';
 import { CONDITIONAL_READ_HEADERS, ENTITY_TAG_HEADER, sendUnlessKnown } from '../../responses/entity-tags.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LEASE_ERRORS } from '../operation-errors.ts';

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { SessionSignal } from '../../../src/router/sessions/local-sessions.ts';
 import { sessionNumberOf } from '../../connections/requests-in-progress.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { tenantOf } from '../../request-context.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody, noQuery } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';
@@ -97,7 +97,7 @@ export function sessionEndpoints({ sessions }: RouteContext): Endpoint[] {
     endpoint(list, async ({ request, reply }) => {
       const { sessions: listed, ...rest } = await sessions.list(tenantOf(request));
       const ownId = sessions.idOf(sessionNumberOf(request.call));
-      return sendDocument(request, reply, { sessions: listed.map((one) => ({ ...one, isOwn: one.sessionId === ownId })), ...rest });
+      return sendJson(request, reply, { sessions: listed.map((one) => ({ ...one, isOwn: one.sessionId === ownId })), ...rest });
     }),
     endpoint(cancel, async ({ request }) => ({ sessionId: await signal(request, 'cancel'), canceled: true })),
     endpoint(end, async ({ request }) => ({ sessionId: await signal(request, 'terminate'), endedAt: new Date().toISOString() })),

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { percentile } from '../../../src/catalog/usage/percentiles.ts';
 import { type StoredUsage, USAGE_PERIODS } from '../../../src/catalog/usage/stored-usage.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { tenantOf } from '../../request-context.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';
@@ -77,7 +77,7 @@ export function usageEndpoints({ statistics, config }: RouteContext): Endpoint[]
     endpoint(read, async ({ query: { period }, request, reply }) => {
       const { id, placement } = tenantOf(request).organization;
       const [bytes, intervals] = await Promise.all([statistics.dataBytes(placement), statistics.usage.read(id, period)]);
-      return sendDocument(request, reply, {
+      return sendJson(request, reply, {
         organizationId: id,
         period,
         database: { bytes },

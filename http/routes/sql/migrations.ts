@@ -1,10 +1,10 @@
 import { applyMigration, applyMigrationOnce, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
 import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';
 import { migrationReply, migrationsReply } from '../../responses/reply-schemas.ts';
-import { sendDocument } from '../../responses/send-document.ts';
+import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { IDEMPOTENCY_ERRORS, LEASE_ERRORS, SQL_ERRORS } from '../operation-errors.ts';
 import { migrationRequest, noBody, noQuery } from '../request-schemas.ts';
@@ -90,7 +90,7 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       const { disconnect } = request.call;
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
       const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), disconnect });
-      return sendDocument(request, reply, { migrations });
+      return sendJson(request, reply, { migrations });
     }),
   ];
 }

@@ -1,8 +1,8 @@
 import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
-import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';
 import { transactionReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

@@ -1,20 +1,21 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import { newMoveToken } from '../../catalog/organizations/moves.ts';
+import { newMoveToken } from '../../catalog/organizations/move-registry.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
-import type { Pause } from '../../catalog/organizations/pauses.ts';
+import type { Pause } from '../../catalog/organizations/pause-registry.ts';
 import { copyOrganization } from '../../copies/copy-organization.ts';
+import { pgDumpLacking } from '../../copies/definitions/pg-dump.ts';
 import { checkLargeObjects } from '../../copies/obstacles.ts';
-import { pgDumpLacking } from '../../copies/pg-dump.ts';
-import { type OpenPlacement, openTenantSession, type ServedPlacement } from '../../copies/tenant-session.ts';
+import { type OpenPlacement, openTenantSession } from '../../copies/tenant-session.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
-import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
+import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../../router/clusters/served-cluster.ts';
 import { undoMove } from '../../router/moves/interrupted-moves.ts';
 import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
-import { removeReplication } from '../../router/placement/own-database/replication-objects.ts';
+import { removeReplication } from '../../router/placement/own-database/move-replication-objects.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { roleExists } from '../../router/placement/roles/role-exists.ts';
+import { StillRunningError } from '../../router/placement/roles/role-sessions.ts';
 import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
 import { openReplicatedCopy, type Warn } from './replication/open-replicated-copy.ts';
 import type { ReplicatedCopy } from './replication/replicated-copy.ts';
@@ -114,23 +115,39 @@ export class Mover {
 
   /**
    * Undoes a move that has not switched, also one that still runs.
-   * @throws ServiceError `not_found`, `invalid_request` if there is no move that has not switched
+   * @throws ServiceError `not_found`, `invalid_request` if there is no move that has not switched; `not_ready`, `organization_busy` if
+   * something of it is left
    */
   async abort(id: string): Promise<void> {
-    if (!(await undoMove(this.#catalog, this.#clusters, { organizationId: id })))
-      throw new ServiceError('invalid_request', `there is no move of "${id}" to abort`);
+    const undo = () => undoMove(this.#catalog, this.#clusters, { organizationId: id });
+    const rest = 'the move cannot be completed any more; a running service removes what is left, and so does --abort again';
+    if (!(await this.#remove(id, undo, rest))) throw new ServiceError('invalid_request', `there is no move of "${id}" to abort`);
   }
 
   /**
    * Removes the former copy of an organization that has been moved.
-   * @throws ServiceError `not_found`, `invalid_request` if there is none
+   * @throws ServiceError `not_found`, `invalid_request` if there is none; `not_ready`, `organization_busy` if it is not removed
    */
   async finish(id: string, origin: Origin): Promise<void> {
     const { placement } = await this.#organization(id);
     const move = await this.#catalog.moves.find(id);
     if (!move?.hasSwitched) throw new ServiceError('invalid_request', `there is no move of "${id}" to finish`);
-    await this.#clusters.removeCopy(move.other, placement);
+    await this.#remove(id, () => this.#clusters.removeCopy(move.other, placement), 'give --finish again');
     await this.#catalog.moves.finish(id, origin);
+  }
+
+  /** @param rest what becomes of what cannot be removed now */
+  async #remove<Result>(id: string, work: () => Promise<Result>, rest: string): Promise<Result> {
+    try {
+      return await work();
+    } catch (cause) {
+      if (cause instanceof StillRunningError)
+        throw new ServiceError('organization_busy', `still running: ${cause.message}; ${rest}`, { cause });
+      if (!(cause instanceof ClusterDownError)) throw cause;
+      const [{ placement }, move] = [await this.#organization(id), await this.#catalog.moves.find(id)];
+      const down = [placement, ...(move ? [move.other] : [])].map(({ cluster }) => cluster).filter((name) => !this.#clusters.up.has(name));
+      throw new ServiceError('not_ready', `the cluster ${[...new Set(down)].join(', ')} does not answer; ${rest}`, { cause });
+    }
   }
 
   async #organization(id: string): Promise<Organization> {

@@ -1,8 +1,8 @@
 import { ServiceError } from '../../errors.ts';
 import type { BackendConnection } from '../connection.ts';
-import type { BackendPermits } from './backend-permits.ts';
 import { EndingBackends } from './ending-backends.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
+import type { BackendPermits } from './permits-across-processes.ts';
 
 /** Opens sessions when there is a slot for them: by the limit that several processes share, and by that of the server. */
 export class BackendOpener {

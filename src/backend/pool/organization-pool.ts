@@ -2,8 +2,10 @@ import type { ServiceError } from '../../errors.ts';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 
-/** The role of organizations besides their own. */
-export const READERS = 'read';
+/** The name of the pool of an organization's readers. That of its own role has the organization's id. */
+export function readersPool(organizationId: string): string {
+  return `${organizationId}:read`;
+}
 
 /** Opens a new backend session for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../connection.ts';
-import { OrganizationPool, READERS } from './organization-pool.ts';
+import { OrganizationPool, readersPool } from './organization-pool.ts';
 
 export interface PoolFairnessLimits {
   /** Backend sessions of all organizations together. */
@@ -84,7 +84,7 @@ export class PoolFairness {
 
   #joinSibling(pool: OrganizationPool): void {
     const { tenantId, organizationId } = pool;
-    const sibling = this.pools.get(tenantId === organizationId ? `${organizationId}:${READERS}` : organizationId);
+    const sibling = this.pools.get(tenantId === organizationId ? readersPool(organizationId) : organizationId);
     if (sibling === undefined) return;
     pool.sibling = sibling;
     sibling.sibling = pool;

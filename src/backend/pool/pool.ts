@@ -7,14 +7,14 @@ import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
 import { BackendOpener } from './backend-opener.ts';
-import type { BackendPermits } from './backend-permits.ts';
+import { Terminations } from './backend-termination.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
+import type { BackendPermits } from './permits-across-processes.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { QueueTimeout } from './queue-timeout.ts';
-import { isServerFull, RefusedPools } from './refused-pools.ts';
-import { Terminations } from './termination.ts';
+import { isServerFull, ServerFullRetries } from './server-full-retries.ts';
 
-/** A session that nobody has used for so long is hardly about to be used. */
+/** A session that has been idle for this long is not expected to be used soon. */
 const UNUSED_MS = 100;
 
 export interface PoolLimits extends PoolFairnessLimits {
@@ -48,7 +48,7 @@ export class Pool {
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
   readonly #opener: BackendOpener;
-  readonly #refusedPools = new RefusedPools((own) => this.#serve(own));
+  readonly #serverFullRetries = new ServerFullRetries((own) => this.#serve(own));
   readonly #queueTimeout: QueueTimeout;
 
   constructor(limits: PoolLimits, observe: Observe) {
@@ -246,7 +246,7 @@ export class Pool {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
     this.#queueTimeout.close();
-    this.#refusedPools.close();
+    this.#serverFullRetries.close();
     for (const own of this.#fairness.pools.values()) {
       while (own.waiters > 0) this.#settle(own, shuttingDown());
       this.closeIdle(own.tenantId);
@@ -313,7 +313,7 @@ export class Pool {
         backend.schedule(this.inputs.join(own.organizationId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(own, backend);
-        this.#refusedPools.opened();
+        this.#serverFullRetries.opened();
       },
       (error: unknown) => {
         own.opening -= 1;
@@ -333,7 +333,7 @@ export class Pool {
   #refused(own: OrganizationPool, failure: ServiceError): void {
     this.#serveReserved(own);
     this.#fairness.refused(own);
-    this.#refusedPools.refused(own);
+    this.#serverFullRetries.refused(own);
     if (own.waiters === 0 || !isServerFull(failure)) return;
     const other = this.#fairness.leastRecentlyUsedBeside(own);
     if (other === undefined) this.#limits.serverIsFull?.();

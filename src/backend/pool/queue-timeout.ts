@@ -37,13 +37,13 @@ export class QueueTimeout {
       next = Math.min(next, own.waitingSince);
     }
     if (next === Number.POSITIVE_INFINITY) return;
-    // Who began to wait meanwhile may have set it, for later. It may fire slightly early.
+    // A client that began to wait meanwhile may have set the timer, for a later time. A timer may fire slightly early.
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#passed(), Math.max(1, next - oldest)).unref();
   }
 }
 
-/** The error of who has waited too long for a backend. It says what keeps the organization's backends. */
+/** The error of a client that has waited too long for a backend. It says what keeps the organization's backends busy. */
 function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
   const pinned = pinsOf(own);
   const refused = own.refusedAt === undefined ? '' : ' The server has no connection slots free.';

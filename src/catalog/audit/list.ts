@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
-import { entriesOf } from './blocks/blocks.ts';
+import { entriesOf } from './blocks/block-format.ts';
 import { probesOf } from './blocks/bloom-filter.ts';
 import { type BlockRow, blockColumns } from './blocks/rows.ts';
 import type { AuditEntry } from './entries/entry.ts';

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../../errors.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Sql } from '../database/control-connection.ts';
-import { entriesOf, extentOf } from './blocks/blocks.ts';
+import { entriesOf, extentOf } from './blocks/block-format.ts';
 import { type BlockRow, blockColumns, toExtent } from './blocks/rows.ts';
 import { type ChainHead, hashEntry } from './chain.ts';
 import type { AuditEntry } from './entries/entry.ts';

@@ -27,3 +27,14 @@ export interface ApiKey extends KeyDetails {
   readonly replacedBy: string | null;
   readonly verifier: ScramVerifier;
 }
+
+/** A new key for the catalog: what is stored of it besides its details. The key itself is not stored. */
+export interface NewApiKey {
+  /** `key_` and 12 of `[a-z0-9]`. */
+  readonly id: string;
+  /** The key's first characters, by which people distinguish keys. */
+  readonly prefix: string;
+  /** SHA-256 of the key. */
+  readonly digest: Buffer;
+  readonly verifier: ScramVerifier;
+}

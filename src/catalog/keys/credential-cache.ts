@@ -2,10 +2,10 @@ import { setMaxListeners } from 'node:events';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Organization, Placement } from '../organizations/organization.ts';
 import type { Credential, FormerKey, KeyEnd, OrganizationCredentials } from './credential.ts';
-import type { KeyState } from './credential-changes.ts';
 import { CredentialIndex, type Entry, type KeyEntry } from './credential-index.ts';
+import type { KeyState } from './key-state-notifications.ts';
 import { type LiveKey, type LiveKeys, stateOf } from './load-credentials.ts';
-import { keyEnded, moved, notActive } from './revocation-reasons.ts';
+import { keyEnded, moved, notActive } from './revocation-errors.ts';
 
 const UNKNOWN_MAX = 10_000;
 const UNKNOWN_TTL_MS = 2_000;

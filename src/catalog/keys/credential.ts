@@ -2,17 +2,6 @@ import type { ScramVerifier } from '../../auth/scram-verifier.ts';
 import type { Organization } from '../organizations/organization.ts';
 import type { ApiKey } from './api-key.ts';
 
-/** A new key for the catalog: what is stored of it besides its details. The key itself is not stored. */
-export interface NewApiKey {
-  /** `key_` and 12 of `[a-z0-9]`. */
-  readonly id: string;
-  /** The key's first characters, by which people distinguish keys. */
-  readonly prefix: string;
-  /** SHA-256 of the key. */
-  readonly digest: Buffer;
-  readonly verifier: ScramVerifier;
-}
-
 /** All keys of an organization share these, because SCRAM sends the salt before the server knows which key the client has. */
 export type SaltOfKeys = Pick<ScramVerifier, 'salt' | 'iterations'>;
 

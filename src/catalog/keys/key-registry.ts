@@ -6,9 +6,7 @@ import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { type ChangeOrganization, lockOrganization } from '../organizations/organization-rows.ts';
-import type { ApiKey, KeyDetails } from './api-key.ts';
-import type { NewApiKey } from './credential.ts';
-import { type KeyState, loadStates } from './credential-changes.ts';
+import type { ApiKey, KeyDetails, NewApiKey } from './api-key.ts';
 import {
   checkExpiry,
   endKey,
@@ -21,6 +19,7 @@ import {
   noKey,
   updateKey,
 } from './key-rows.ts';
+import { type KeyState, loadStates } from './key-state-notifications.ts';
 
 /** How long to ask for the outcome of a change whose answer was lost: long enough for a server to recover. */
 const SETTLE_TIMEOUT_MS = 10_000;

@@ -1,8 +1,7 @@
 import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
-import type { ApiKey, KeyDetails } from './api-key.ts';
-import type { NewApiKey } from './credential.ts';
+import type { ApiKey, KeyDetails, NewApiKey } from './api-key.ts';
 
 /** How many live keys an organization may have. Each login compares the client's proof with all of them. */
 export const KEYS_MAX = 100;

@@ -2,11 +2,11 @@ import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { Organization } from '../organizations/organization.ts';
 import { type OrganizationRow, toOrganization } from '../organizations/organization-rows.ts';
-import { pausedForMs } from '../organizations/pauses.ts';
+import { pausedForMs } from '../organizations/pause-registry.ts';
 import type { ApiKey } from './api-key.ts';
 import type { FormerKey, ProvableFormerKey, SaltOfKeys } from './credential.ts';
-import type { KeyState, KeyValidity } from './credential-changes.ts';
 import { endOf, isLive, type KeyJson, keyJson, toApiKey } from './key-rows.ts';
+import type { KeyState, KeyValidity } from './key-state-notifications.ts';
 
 export interface LiveKey extends KeyValidity {
   readonly key: ApiKey;

@@ -1,5 +1,4 @@
-import { isIPv4 } from 'node:net';
-import ipaddr from 'ipaddr.js';
+import { rateLimitAddress } from '../../auth/networks.ts';
 import { ServiceError } from '../../errors.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
@@ -59,12 +58,4 @@ async function countOne(sql: Sql, address: string, limit: number, now: Date, wha
 
 export async function deleteOldAttempts(sql: Sql, now: Date): Promise<void> {
   await sql`delete from postern.signup_attempts where attempted_at <= ${new Date(now.getTime() - WINDOW_MS)}`;
-}
-
-/** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
-export function rateLimitAddress(sourceIp: string): string {
-  if (isIPv4(sourceIp) || !ipaddr.isValid(sourceIp)) return sourceIp;
-  const address = ipaddr.process(sourceIp);
-  if (!(address instanceof ipaddr.IPv6)) return address.toString();
-  return `${new ipaddr.IPv6([...address.parts.slice(0, 4), 0, 0, 0, 0]).toString()}/64`;
 }

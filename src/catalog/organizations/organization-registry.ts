@@ -6,9 +6,9 @@ import type { ApiKey } from '../keys/api-key.ts';
 import { deleteKeys } from '../keys/key-rows.ts';
 import { deleteQueries } from '../saved-queries/rows.ts';
 import { deleteUsage } from '../usage/stored-usage.ts';
-import { type Clone, deleteClone, listClones, listExpiredClones } from './clones.ts';
+import { type Clone, deleteClone, listClones, listExpiredClones } from './clone-rows.ts';
 import { countEmailChange } from './hourly-limits.ts';
-import { deleteMove } from './moves.ts';
+import { deleteMove } from './move-registry.ts';
 import type { Organization, OrganizationStatus } from './organization.ts';
 import {
   type ChangeOrganization,

@@ -1,5 +1,8 @@
 import { ServiceError } from '../../errors.ts';
+import { startChain } from '../audit/blocks/append.ts';
 import type { Sql } from '../database/control-connection.ts';
+import type { ApiKey, NewApiKey } from '../keys/api-key.ts';
+import { FIRST_KEY, insertKey } from '../keys/key-rows.ts';
 import { emailKey } from './email-address.ts';
 import type { Organization, OrganizationStatus, Placement } from './organization.ts';
 
@@ -45,6 +48,34 @@ export async function findOrganization(sql: Sql, id: string): Promise<Organizati
   const [row] = await sql<OrganizationRow[]>`
     select id, name, email, status, placement, created_at from postern.organizations where id = ${id}`;
   return row && toOrganization(row);
+}
+
+export interface NewOrganization {
+  readonly organization: Organization;
+  readonly key: ApiKey;
+}
+
+/**
+ * Inserts an organization that is being provisioned, with its first key and an empty audit chain.
+ * @param uniqueName what no other organization may have: its e-mail address
+ * @returns undefined when another one has it; upper and lower case count as the same
+ */
+export async function insertOrganization(
+  sql: Sql,
+  { id, name, email, placement, key }: Pick<Organization, 'id' | 'name' | 'email' | 'placement'> & { readonly key: NewApiKey },
+  ownerProcess: number,
+  now: Date,
+  uniqueName = emailKey(email),
+): Promise<NewOrganization | undefined> {
+  const [row] = await sql<OrganizationRow[]>`
+    insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
+    values (
+      ${id}, ${name}, ${email}, ${uniqueName}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
+    on conflict (email_key) where status <> 'dropped' do nothing
+    returning id, name, email, status, placement, created_at`;
+  if (row === undefined) return undefined;
+  await startChain(sql, id);
+  return { organization: toOrganization(row), key: await insertKey(sql, id, key, FIRST_KEY, { at: now }) };
 }
 
 /**

@@ -5,22 +5,14 @@ import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { ApiKey } from '../keys/api-key.ts';
-import { type KeyState, notifyChange } from '../keys/credential-changes.ts';
 import { findFirstKey } from '../keys/key-rows.ts';
-import { type NewClone, recordClone } from './clones.ts';
+import { type KeyState, notifyChange } from '../keys/key-state-notifications.ts';
+import { type NewClone, recordClone } from './clone-rows.ts';
 import { countSignUp, type SignupQuota } from './hourly-limits.ts';
 import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
 import type { Organization } from './organization.ts';
 import { type ChangeOrganization, emailTaken, updateStatus } from './organization-rows.ts';
-import {
-  abandonSignUp,
-  deleteOrganization,
-  isOwnSignUp,
-  recordSignUp,
-  releaseSignUp,
-  type SignUp,
-  takeInterrupted,
-} from './sign-up-rows.ts';
+import { abandonSignUp, deleteSignUp, isOwnSignUp, recordSignUp, releaseSignUp, type SignUp, takeInterrupted } from './sign-up-rows.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
@@ -131,7 +123,7 @@ export class SignUpRegistry {
 
   /** Deletes a sign-up that failed before it became active, except its attempt. */
   async delete(organizationId: string): Promise<void> {
-    await this.#options.database.transaction((sql) => deleteOrganization(sql, organizationId));
+    await this.#options.database.transaction((sql) => deleteSignUp(sql, organizationId));
   }
 
   /**

@@ -1,14 +1,10 @@
-import { startChain } from '../audit/blocks/append.ts';
 import { claimRoom } from '../clusters/cluster-rows.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
-import type { ApiKey } from '../keys/api-key.ts';
-import type { NewApiKey } from '../keys/credential.ts';
-import { FIRST_KEY, insertKey } from '../keys/key-rows.ts';
-import { emailKey } from './email-address.ts';
+import type { NewApiKey } from '../keys/api-key.ts';
 import { lockInvitation, useInvitation } from './invitations.ts';
 import type { Organization, Placement } from './organization.ts';
-import { type OrganizationRow, toOrganization } from './organization-rows.ts';
+import { insertOrganization, type NewOrganization, type OrganizationRow, toOrganization } from './organization-rows.ts';
 
 export interface SignUp {
   readonly id: string;
@@ -32,11 +28,6 @@ export async function releaseSignUp(sql: Sql, id: string): Promise<void> {
   await sql`update postern.invitations set organization_id = null where organization_id = ${id}`;
 }
 
-export interface NewOrganization {
-  readonly organization: Organization;
-  readonly key: ApiKey;
-}
-
 /**
  * Inserts an organization, and uses up its invitation unless the sign-up is undone later.
  * @returns why it cannot
@@ -56,30 +47,8 @@ export async function recordSignUp(
   return created ?? 'email_taken';
 }
 
-/**
- * @param uniqueName what no other organization may have: its e-mail address
- * @returns undefined when another one has it; upper and lower case count as the same
- */
-export async function insertOrganization(
-  sql: Sql,
-  { id, name, email, placement, key }: Pick<SignUp, 'id' | 'name' | 'email' | 'placement' | 'key'>,
-  ownerProcess: number,
-  now: Date,
-  uniqueName = emailKey(email),
-): Promise<NewOrganization | undefined> {
-  const [row] = await sql<OrganizationRow[]>`
-    insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
-    values (
-      ${id}, ${name}, ${email}, ${uniqueName}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
-    on conflict (email_key) where status <> 'dropped' do nothing
-    returning id, name, email, status, placement, created_at`;
-  if (row === undefined) return undefined;
-  await startChain(sql, id);
-  return { organization: toOrganization(row), key: await insertKey(sql, id, key, FIRST_KEY, { at: now }) };
-}
-
 /** Deletes a sign-up that has not become active. The attempt still counts. */
-export async function deleteOrganization(sql: Sql, id: string): Promise<void> {
+export async function deleteSignUp(sql: Sql, id: string): Promise<void> {
   const [found] = await sql`select id from postern.organizations where id = ${id} and status = 'provisioning' for update`;
   if (found === undefined) return;
   // Failed logins may add entries. While the head is locked they cannot.

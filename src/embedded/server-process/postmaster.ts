@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants, type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { EmbeddedError, lastFatal, reasonOf } from '../errors.ts';
+import { reasonOf } from '../../system-errors.ts';
+import { EmbeddedError, lastFatal } from '../embedded-error.ts';
 import { type Account, runAs } from '../server-account.ts';
 import { isReady, stalePidEnvironment } from './postmaster-pid.ts';
 import { shutDown } from './shutdown.ts';
-import { whileSessionsLinger } from './superuser-password.ts';
 
 export const PORT = 5432;
 
@@ -13,6 +13,8 @@ const POLL_MS = 25;
 const STARTUP_TIMEOUT_MS = 300_000;
 const RESTART_DELAYS_MS = { first: 100, longest: 5_000 };
 const LOG_MAX_BYTES = 16 * 1024 * 1024;
+const LINGERING_POLL_MS = 250;
+const LINGERING_TIMEOUT_MS = 30_000;
 
 export interface PostmasterOptions {
   readonly postgres: string;
@@ -131,6 +133,19 @@ export class Postmaster {
       } catch (error) {
         if (!this.#stopping.signal.aborted) this.#options.exited(reasonOf(error));
       }
+    }
+  }
+}
+
+/** Starts a server, and tries again while sessions of a killed server still use its shared memory. */
+export async function whileSessionsLinger<Result>(start: () => Promise<Result>): Promise<Result> {
+  const deadline = Date.now() + LINGERING_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!/shared memory block .*in use/.test(String(error)) || Date.now() > deadline) throw error;
+      await delay(LINGERING_POLL_MS);
     }
   }
 }

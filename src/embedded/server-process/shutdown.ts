@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { EmbeddedError } from '../errors.ts';
+import { EmbeddedError } from '../embedded-error.ts';
 import { isServing, readPostmasterPid } from './postmaster-pid.ts';
 
 const POLL_MS = 25;

@@ -1,15 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Binaries } from '../binaries.ts';
-import { EmbeddedError, lastFatal } from '../errors.ts';
+import { EmbeddedError, lastFatal } from '../embedded-error.ts';
 import { SUPERUSER } from '../initdb.ts';
 import { type Account, runAs } from '../server-account.ts';
 import { stalePidEnvironment } from './postmaster-pid.ts';
-
-const LINGERING_POLL_MS = 250;
-const LINGERING_TIMEOUT_MS = 30_000;
 
 /**
  * Sets the superuser's password in single-user mode, while the server is down. So a login without it is never
@@ -33,17 +29,4 @@ export async function setSuperuserPassword(
   child.stdin.end(`ALTER ROLE ${SUPERUSER} PASSWORD '${verifier}'\n`);
   const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
   if (code !== 0) throw new EmbeddedError(`PostgreSQL does not start on ${cluster}: ${lastFatal(stderr) ?? `exit code ${code}`}`);
-}
-
-/** Starts a server, and tries again while sessions of a killed server still use its shared memory. */
-export async function whileSessionsLinger<Result>(start: () => Promise<Result>): Promise<Result> {
-  const deadline = Date.now() + LINGERING_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await start();
-    } catch (error) {
-      if (!/shared memory block .*in use/.test(String(error)) || Date.now() > deadline) throw error;
-      await delay(LINGERING_POLL_MS);
-    }
-  }
 }

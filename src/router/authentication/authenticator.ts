@@ -3,7 +3,7 @@ import { inNetworks, parseAddress } from '../../auth/networks.ts';
 import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
 import type { ScramOffer } from '../../auth/scram.ts';
 import { mockVerifiers } from '../../auth/scram-verifier.ts';
-import { READERS } from '../../backend/pool/organization-pool.ts';
+import { readersPool } from '../../backend/pool/organization-pool.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../../catalog/keys/credential.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
@@ -184,7 +184,7 @@ export class Authenticator {
       const { key, revoked } = known;
       const isReader = key.scope === 'read';
       const organization = isReader ? this.#asReader(known.organization) : known.organization;
-      const pool = isReader ? `${organization.id}:${READERS}` : organization.id;
+      const pool = isReader ? readersPool(organization.id) : organization.id;
       const channels = channelsOf(this.#channels, known.organization.placement.role);
       const clusters = this.#clusters;
       tenant = {

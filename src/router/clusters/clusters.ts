@@ -4,8 +4,8 @@ import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters/cluster
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
 import type { Cluster } from '../placement/cluster.ts';
-import { removeReplication } from '../placement/own-database/replication-objects.ts';
-import type { RunningProcess } from '../placement/provisioner.ts';
+import { removeReplication } from '../placement/own-database/move-replication-objects.ts';
+import type { RunningProcess } from '../placement/roles/role-sessions.ts';
 import { ClusterOpening, type PrepareCluster } from './cluster-opening.ts';
 import { ClusterDownError, ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import pg from 'pg';
-import { type AdminConnection, sessionConfig } from '../placement/admin-connection.ts';
+import type { AdminLogin } from '../placement/server/admin-login.ts';
+import { sessionConfig } from '../placement/server/admin-session.ts';
 
 const ASK_EVERY_MS = 1_000;
 const TIMEOUT_MS = 3_000;
@@ -11,14 +12,14 @@ const AGAIN_MS = { first: 50, longest: 1_000 };
  * does; if only the connection has been lost, another one is tried first.
  */
 export class Health {
-  readonly #login: AdminConnection;
+  readonly #login: AdminLogin;
   readonly #changed: (isUp: boolean) => void;
   readonly #stop = new AbortController();
   readonly #watching: Promise<void>;
   #isUp = true;
 
   /** @param changed called when it does not answer any more, and when it does again */
-  constructor(login: AdminConnection, changed: (isUp: boolean) => void) {
+  constructor(login: AdminLogin, changed: (isUp: boolean) => void) {
     this.#login = login;
     this.#changed = changed;
     this.#watching = this.#watch();

@@ -1,25 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { BackendPermits } from '../../backend/pool/backend-permits.ts';
+import type { BackendPermits } from '../../backend/pool/permits-across-processes.ts';
 import { Pool } from '../../backend/pool/pool.ts';
 import type { PoolFairnessLimits } from '../../backend/pool/pool-fairness.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { DEFAULT_CLUSTER } from '../../catalog/clusters/cluster-rows.ts';
-import type { ControlConnection } from '../../catalog/database/control-connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { QueryStatistics } from '../../catalog/query-statistics/query-statistics.ts';
 import type { Config } from '../../config.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import type { InputScheduler } from '../../runtime/input-scheduler.ts';
-import type { Cluster } from '../placement/cluster.ts';
-import { Platform } from '../placement/platform-sessions.ts';
+import { type Cluster, controlConnection } from '../placement/cluster.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from '../placement/roles/connection-limits.ts';
+import { Platform } from '../placement/server/platform-sessions.ts';
 import { Health } from './health.ts';
 import { LockExhaustion } from './lock-exhaustion.ts';
-import { openServerMonitoring, type ServerMonitoring } from './server-monitoring.ts';
+import { openServerMonitoring, type ServerMonitoring } from './server-locks-and-statistics.ts';
 
 export interface ServedClusterOptions {
   readonly config: Config;
@@ -165,11 +164,6 @@ export class ServedCluster {
   }
 }
 
-/** How the platform role logs in to a server's control database: the service's own, or one without tables on the other servers. */
-export function controlConnection({ host, port, ssl, platform, controlDatabase }: Cluster): ControlConnection {
-  return { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
-}
-
 function monitoringOf({ locks, queryStatistics }: Catalog): ServerMonitoring {
   return { locks, queryStatistics, async close() {} };
 }
@@ -188,4 +182,10 @@ function createPool(name: string, max: number, { config, catalog, observe, input
     },
     observe,
   );
+}
+
+/** A placement on its server. */
+export interface ServedPlacement {
+  readonly server: ServedCluster;
+  readonly placement: Placement;
 }

@@ -1,5 +1,5 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { Clone } from '../../catalog/organizations/clones.ts';
+import type { Clone } from '../../catalog/organizations/clone-rows.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import { NAME_RULES } from '../../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../../errors.ts';

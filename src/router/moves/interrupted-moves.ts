@@ -1,9 +1,9 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { InterruptedMove } from '../../catalog/organizations/moves.ts';
+import type { InterruptedMove } from '../../catalog/organizations/move-registry.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
-import { removeReplication } from '../placement/own-database/replication-objects.ts';
+import { removeReplication } from '../placement/own-database/move-replication-objects.ts';
 
 /** The application_name of a mover's sessions with an organization's own role. */
 export const MOVER_NAME = 'postern move';

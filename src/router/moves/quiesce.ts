@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
-import type { Pause } from '../../catalog/organizations/pauses.ts';
+import type { Pause } from '../../catalog/organizations/pause-registry.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ServedCluster } from '../clusters/served-cluster.ts';
-import { describeProcesses } from '../placement/provisioner.ts';
+import { describeProcesses } from '../placement/roles/role-sessions.ts';
 
 /** How long the processes of the service may take to notice a pause, and transactions to end. */
 export const QUIET_WITHIN_MS = 5_000;

@@ -3,19 +3,22 @@ import { provideQueryStatistics } from '../../catalog/query-statistics/extension
 import type { Config } from '../../config.ts';
 import type { Observe } from '../../observation.ts';
 import { textOf } from '../../protocol/postgres-error.ts';
-import { type AdminConnection, addressOf, parseUrl, waitForServer, withSession } from './admin-connection.ts';
-import { type Cluster, ClusterError, checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './cluster.ts';
+import { type Cluster, ClusterError } from './cluster.ts';
+import { checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './describe-cluster.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
 import { ensureOwnersRole } from './roles/owners-group-role.ts';
 import { ensurePlatformRole, platformLogin, ROLE_SETTINGS } from './roles/platform-role.ts';
-import { ensureSharedDatabase, SHARED } from './shared-database/shared-database.ts';
+import { type AdminLogin, addressOf, parseUrl } from './server/admin-login.ts';
+import { withSession } from './server/admin-session.ts';
+import { waitForServer } from './server/wait-for-server.ts';
+import { ensureSharedDatabase, SHARED } from './shared-database/shared-database-setup.ts';
 
 export interface ClusterOptions {
   /** Default: `default`, the server that the service is started with. */
   readonly name?: string;
   /** A postgres:// URL, or its parts. Its database is used only for the set-up. */
-  readonly admin: string | AdminConnection;
+  readonly admin: string | AdminLogin;
   /** The secret from which the passwords of Postern's roles are derived. */
   readonly secret: string;
   readonly controlDatabase: string;
@@ -63,7 +66,7 @@ export function prepareWorker(options: ClusterOptions): Promise<void> {
   return withAdmin(options, async (session, admin) => {
     const facts = await readServerFacts(session);
     checkServerFacts(facts, admin);
-    const owner = (await ensurePlatformRole(session, options.secret)).user;
+    const owner = (await ensurePlatformRole(session, options.secret, options.observe)).user;
     await ensureDatabases(session, admin, options, facts, owner);
     await closeDefaultDatabases(session);
   });
@@ -71,7 +74,7 @@ export function prepareWorker(options: ClusterOptions): Promise<void> {
 
 async function withAdmin<Result>(
   options: ClusterOptions,
-  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Result>,
+  use: (session: pg.Client, admin: AdminLogin, options: ClusterOptions) => Promise<Result>,
 ): Promise<Result> {
   const admin = adminOf(options);
   try {
@@ -93,12 +96,12 @@ async function checkSettings(session: pg.Client): Promise<void> {
   if (rows[0]?.path !== '') throw new Error('the startup parameter "options" does not reach the server: a pooler may be ignoring it');
 }
 
-function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {
+function tellWait(observe: Observe, admin: AdminLogin, waitMs: number, error: unknown): void {
   const reason = `PostgreSQL at ${addressOf(admin)} does not answer yet: ${textOf(error)}`;
   observe({ name: 'service.warning', message: `${reason}; waiting up to ${Math.ceil(waitMs / 1_000)} s` });
 }
 
-function adminOf({ admin, name }: ClusterOptions): AdminConnection {
+function adminOf({ admin, name }: ClusterOptions): AdminLogin {
   try {
     return typeof admin === 'string' ? parseUrl(admin) : admin;
   } catch (error) {
@@ -106,12 +109,14 @@ function adminOf({ admin, name }: ClusterOptions): AdminConnection {
   }
 }
 
-async function prepare(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+async function prepare(session: pg.Client, admin: AdminLogin, options: ClusterOptions): Promise<Cluster> {
   const facts = await readServerFacts(session);
   checkServerFacts(facts, admin);
   // The second process waits as long as the first one needs.
   await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
-  const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
+  const platform = facts.superuser
+    ? await ensurePlatformRole(session, options.secret, options.observe)
+    : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
   await withSession({ ...admin, database: options.controlDatabase }, (control) =>
     provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
@@ -126,7 +131,7 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
 /** The template and the shared database. @returns whether their catalogs are hardened */
 async function ensureDatabases(
   session: pg.Client,
-  admin: AdminConnection,
+  admin: AdminLogin,
   { allowXpath = false, secret, observe }: ClusterOptions,
   facts: ServerFacts,
   owner: string,
@@ -140,7 +145,7 @@ async function ensureDatabases(
   return (await ensureSharedDatabase(session, admin, made)) && hardened;
 }
 
-async function find(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+async function find(session: pg.Client, admin: AdminLogin, options: ClusterOptions): Promise<Cluster> {
   const facts = await readServerFacts(session);
   const platform = facts.superuser ? platformLogin(options.secret) : { user: admin.user, password: admin.password };
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_database WHERE datname = ANY ($1)', [[options.controlDatabase, SHARED]]);

@@ -1,9 +1,10 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
-import type { Platform } from './platform-sessions.ts';
-import type { PlacementProvisioner, Provisioner, ProvisionerOptions, RunningProcess, SessionCount } from './provisioner.ts';
-import { Roles } from './roles/roles.ts';
+import type { PlacementProvisioner, Provisioner, ProvisionerOptions } from './provisioner.ts';
+import { Roles } from './roles/organization-roles.ts';
+import type { RunningProcess, SessionCount } from './roles/role-sessions.ts';
+import type { Platform } from './server/platform-sessions.ts';
 import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
 
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */

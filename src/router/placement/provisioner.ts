@@ -1,30 +1,9 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
-import type { Platform } from './platform-sessions.ts';
-import type { SessionLimits } from './session-settings.ts';
-
-/** A process of an organization that does not end when it is terminated. */
-export interface RunningProcess {
-  readonly processId: number;
-  /** When its running statement began. */
-  readonly since: Date;
-}
-
-/** Sessions of an organization's roles: all, and those of them that run a statement or have a transaction open. */
-export interface SessionCount {
-  readonly all: number;
-  readonly atWork: number;
-}
-
-/** An organization's database or schema cannot be dropped because of processes that have not ended; the message names them. May be tried again. */
-export class StillRunningError extends Error {
-  override readonly name = 'StillRunningError';
-}
-
-export function describeProcesses(processes: readonly RunningProcess[]): string {
-  return processes.map(({ processId, since }) => `process ${processId} since ${since.toISOString()}`).join(', ');
-}
+import type { SessionLimits } from './backend-startup-options.ts';
+import type { RunningProcess, SessionCount } from './roles/role-sessions.ts';
+import type { Platform } from './server/platform-sessions.ts';
 
 /** Creates the databases or schemas of organizations and opens sessions in them. */
 export interface PlacementProvisioner {

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { applyEdits, applyEditsToBytes, type Edits, NO_EDITS } from '../../syntax/edits.ts';
 import { EditFinder } from './edit-finder.ts';
-import { applyEdits, applyEditsToBytes, type Edits } from './edits/edits.ts';
+import { lastMention, MENTION_LENGTH } from './prefilter.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { lastMention, MENTION_LENGTH } from './tokens/prefilter.ts';
 
 export interface Rewriting<Sql extends string | Buffer> {
   /** The same object that was passed in, if nothing needed rewriting. */
@@ -26,7 +26,6 @@ const SLICE_SEARCHED_BYTES = 1024 * 1024;
 const SLICE_READ_BYTES = 32 * 1024;
 const SLICE_EDITS = 2048;
 
-const NO_EDITS: Edits = [];
 const NO_CHANNELS: ReadonlyMap<string, string> = new Map();
 
 const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ sql, edits: NO_EDITS, longChannels: NO_CHANNELS });

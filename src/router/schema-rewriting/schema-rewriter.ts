@@ -1,10 +1,10 @@
 import type { ErrorFields } from '../../protocol/error-fields.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
+import { type Edits, originalPosition } from '../../syntax/edits.ts';
 import { ExplainedTasks } from '../placement/shared-database/citus/explained-tasks.ts';
 import { withoutWorker } from '../placement/shared-database/citus/worker-errors.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';
-import { type Edits, originalPosition } from './edits/edits.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './search-path-values.ts';

@@ -1,4 +1,4 @@
-import { applyEdits, EditList, rewrittenPosition } from './edits/edits.ts';
+import { applyEdits, EditList, rewrittenPosition } from '../../syntax/edits.ts';
 
 /**
  * Rewrites text of the server (the message, detail, hint or context of an error) for the client. The organization's schema becomes

@@ -26,7 +26,7 @@ export interface SessionList {
   readonly isComplete: boolean;
 }
 
-/** Whose sessions: those of an organization, or of one of its keys. */
+/** Which sessions are meant: those of an organization, or of one of its keys. */
 export interface SessionsOf {
   readonly organizationId: string;
   readonly keyId?: string | undefined;

@@ -11,7 +11,7 @@ import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';
 import { ResultShape } from '../result/result-writer.ts';
-import type { SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import type { Description } from '../session/statement-description.ts';
 
 /** Postgres' description of a statement, with its types looked up. */
@@ -60,16 +60,27 @@ const COLUMN_BYTES = 512;
 /** What is known of server statements. It is kept for as long as the registry keeps these. */
 const knownStatements = new WeakMap<ServerStatement, KnownStatement>();
 
+/** @returns undefined also where tables or types have changed since, so that the text may mean something else */
 export function findStatement(tenant: Tenant, sql: string): KnownStatement | undefined {
   if (sql.length > TEXT_MAX_CHARACTERS) return undefined;
   const server = registryOf(tenant.organization).findText(sql, contextOf(tenant));
   return server === undefined ? undefined : knownStatements.get(server);
 }
 
-/** Remembers the description that a session has just received, if the statement can be run again. */
-export function rememberStatement({ lease }: SqlSession, sql: string, sideEffects: SideEffects, described: DescribedStatement): void {
+/**
+ * Remembers the description that a session has just received, if the statement can be run again.
+ * @param schemaVersion the registry's before the statement was described
+ */
+export function rememberStatement(
+  { lease }: SqlSession,
+  sql: string,
+  sideEffects: SideEffects,
+  described: DescribedStatement,
+  schemaVersion: number,
+): void {
   if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
   const registry = registryOf(lease.tenant.organization);
+  if (registry.schemaVersion !== schemaVersion) return;
   const server = serverStatement(registry, sql, lease.tenant, described.description);
   const latency = sideEffects.leavesState === 'no' && !sideEffects.readsSequences ? registry.latencyOf(server) : undefined;
   knownStatements.set(server, { sideEffects, described, server, latency, baseline: registry.baseline });

@@ -3,20 +3,20 @@ import type { Lease } from '../../router/leases/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { checkStatement, type StatementContext } from '../../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../../syntax/traits/side-effects.ts';
-import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
+import { checkParameterLimit, type ParameterText } from '../parameters/encode-parameters.ts';
 import { BufferedResult } from '../result/buffered-result.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';
 import { ReplySizeLimit } from '../result/reply-size-limit.ts';
 import { RESULTS_MAX_BYTES } from '../result/result-budget.ts';
 import { outcomeOf } from '../result/statement-outcome.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
-import { pinSettings } from '../session/output-settings.ts';
+import { setOutputSettings } from '../session/output-settings.ts';
 import type { Completion } from '../session/replies-and-completion.ts';
-import { type SessionOptions, SqlSession } from '../session/session.ts';
-import { withCompletion } from './error-details.ts';
+import { type SessionOptions, SqlSession } from '../session/sql-session.ts';
+import { withCompletion } from './error-hint-and-detail.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
-import { beginStatement, type TransactionModes } from './transactions/run-transaction.ts';
+import { beginStatement, type TransactionModes } from './transactions/transaction-modes.ts';
 
 /** A statement whose values are in Postgres' text format already, so that it runs without being described first. */
 export interface TextStatement {
@@ -87,7 +87,7 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
 /** Mostly there is nothing to do. */
 async function prepare(session: SqlSession, statements: readonly TextStatement[]): Promise<void> {
   const sideEffects = new SideEffectsCache();
-  await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
+  await Promise.all([setOutputSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
 }
 
 interface ExecutedStatement {
@@ -123,11 +123,12 @@ async function run(session: SqlSession, statements: readonly TextStatement[]): P
 
 async function settle(session: SqlSession, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
   const oids = ran.flatMap(({ result }) => result.oids);
-  await TypeCatalog.of(session.lease.backend).learn(session, oids);
+  const types = TypeCatalog.of(session);
+  await types.learn(session, oids);
   const results: BatchResult[] = [];
   for (const { result, completion, startedAt } of ran) {
     const outcome = outcomeOf(completion.tag, startedAt);
-    results.push({ body: await result.settle(outcome, completion.warnings), outcome });
+    results.push({ body: await result.settle(outcome, completion.warnings, types), outcome });
   }
   return results;
 }

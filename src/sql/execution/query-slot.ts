@@ -4,13 +4,13 @@ import { type Multiplexer, mayTake, type ShareableRequest, type SharedBackend, t
 import type { Slot } from '../../multiplex/pipeline-slot.ts';
 import type { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
-import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
+import type { Edits } from '../../syntax/edits.ts';
 import { Pipeline } from '../session/pipeline.ts';
 import type { Replies, Settle } from '../session/replies-and-completion.ts';
-import { type SessionLease, type SessionOptions, SqlSession } from '../session/session.ts';
 import { SessionRewriter } from '../session/session-rewriter.ts';
+import { type SessionLease, type SessionOptions, SqlSession } from '../session/sql-session.ts';
 import type { RunHost } from './run-prepared.ts';
 
 /**

@@ -1,18 +1,18 @@
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
-import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/parameters.ts';
+import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';
 import type { ReplyBody } from '../result/reply-body.ts';
 import { ResultWriter, typedFields } from '../result/result-writer.ts';
 import { outcomeOf, type StatementOutcome } from '../result/statement-outcome.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
-import { pinSettings } from '../session/output-settings.ts';
-import type { SqlSession } from '../session/session.ts';
+import { setOutputSettings } from '../session/output-settings.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import { type Description, describeStatement, prepareStatement } from '../session/statement-description.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
-import { withCompletion } from './error-details.ts';
+import { withCompletion } from './error-hint-and-detail.ts';
 import {
   DescribedStatement,
   findStatement,
@@ -80,19 +80,20 @@ class QueryRun {
     const session = this.#session;
     const { sql } = this.#request;
     const known = findStatement(session.lease.tenant, sql);
+    const types = TypeCatalog.of(session);
     await this.#begin();
     const description = await (known === undefined ? describeStatement(session, sql) : prepareStatement(session, sql, known.server));
-    const statement = await this.#describedStatement(known, description);
+    const statement = await this.#describedStatement(known, description, types);
     return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), known?.server.name, startedAt);
   }
 
-  async #describedStatement(known: KnownStatement | undefined, description: Description): Promise<DescribedStatement> {
+  async #describedStatement(known: KnownStatement | undefined, description: Description, types: TypeCatalog): Promise<DescribedStatement> {
     if (known?.described.matches(description)) return known.described;
     const session = this.#session;
     // Under this name the backend now has a statement with another description, which other calls must not use.
     if (known !== undefined) session.lease.backend.session.unprepare(known.server);
-    const statement = await withTypes(session, description);
-    rememberStatement(session, this.#request.sql, this.#sideEffects, statement);
+    const statement = await withTypes(session, description, types);
+    rememberStatement(session, this.#request.sql, this.#sideEffects, statement, types.schemaVersion);
     return statement;
   }
 
@@ -100,7 +101,7 @@ class QueryRun {
   async #begin(): Promise<void> {
     const session = this.#session;
     const { readOnly = false } = this.#request;
-    await Promise.all([pinSettings(session), session.expect(this.#sideEffects), readOnly && session.query(BEGIN_READ_ONLY)]);
+    await Promise.all([setOutputSettings(session), session.expect(this.#sideEffects), readOnly && session.query(BEGIN_READ_ONLY)]);
   }
 
   async #finish(
@@ -141,9 +142,8 @@ class QueryRun {
 }
 
 /** Looks up the types of the parameters and of the columns together, so that it takes one query at most. */
-async function withTypes(session: SqlSession, description: Description): Promise<DescribedStatement> {
+async function withTypes(session: SqlSession, description: Description, types: TypeCatalog): Promise<DescribedStatement> {
   const { parameters, fields } = description;
-  const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, [...parameters, ...fields.map(({ dataTypeOid }) => dataTypeOid)]);
   return new DescribedStatement(
     description,

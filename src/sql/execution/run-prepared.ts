@@ -2,10 +2,10 @@ import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
-import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
+import type { Edits } from '../../syntax/edits.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
-import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
+import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import { ReplyBody } from '../result/reply-body.ts';
 import type { RowSource } from '../result/reply-stream.ts';
@@ -14,7 +14,7 @@ import { outcomeOf, type StatementOutcome } from '../result/statement-outcome.ts
 import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/replies-and-completion.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
-import { withCompletion } from './error-details.ts';
+import { withCompletion } from './error-hint-and-detail.ts';
 import { type KnownStatement, mayBeStale } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 

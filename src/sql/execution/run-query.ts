@@ -2,13 +2,13 @@ import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
-import { checkParameterLimit } from '../parameters/parameters.ts';
+import { checkParameterLimit } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import { ReplyBody } from '../result/reply-body.ts';
 import type { StatementOutcome } from '../result/statement-outcome.ts';
-import { pinSettings } from '../session/output-settings.ts';
-import { SqlSession } from '../session/session.ts';
-import { withHint } from './error-details.ts';
+import { setOutputSettings } from '../session/output-settings.ts';
+import { SqlSession } from '../session/sql-session.ts';
+import { withHint } from './error-hint-and-detail.ts';
 import { findStatement, forgetStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { runStatement } from './run-described.ts';
@@ -85,7 +85,7 @@ export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: Id
       outcome = result.outcome;
       return result.body;
     };
-    await Promise.all([pinSettings(session), session.expect(sideEffectsOf(sql))]);
+    await Promise.all([setOutputSettings(session), session.expect(sideEffectsOf(sql))]);
     return { status: 200, body: await inTransaction(session, 'BEGIN', work) };
   };
   return once(lease, request, repeatable, perform).then(

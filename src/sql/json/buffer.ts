@@ -1,3 +1,4 @@
+import { copyBytes } from '../../runtime/bytes.ts';
 import { takeChunk, takeMemory } from './chunk-pool.ts';
 
 const INITIAL_BYTES = 1_024;
@@ -46,7 +47,7 @@ export class JsonBuffer {
   /** @param end exclusive */
   copy(source: Uint8Array, start = 0, end = source.length): void {
     this.reserve(end - start);
-    copyBytes(this.bytes, this.length, source, start, end);
+    copyBytes(source, start, end, this.bytes, this.length);
     this.length += end - start;
   }
 
@@ -102,15 +103,4 @@ export function wordsOf(bytes: Uint8Array): Words {
 
 function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
   return new DataView(buffer, byteOffset, byteLength);
-}
-
-/** For a few bytes a loop is several times faster than a call into the runtime. */
-const LOOP_MAX_BYTES = 48;
-
-export function copyBytes(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
-  if (end - start > LOOP_MAX_BYTES) {
-    target.set(source.subarray(start, end), at);
-    return;
-  }
-  for (let from = start, to = at; from < end; from++, to++) target[to] = source[from] ?? 0;
 }

@@ -1,4 +1,5 @@
-import { copyBytes, type JsonBuffer } from './buffer.ts';
+import { copyBytes } from '../../runtime/bytes.ts';
+import type { JsonBuffer } from './buffer.ts';
 import { PART_BYTES, type Parts, type ValueEncoder } from './value-encoder.ts';
 
 const QUOTE = 0x22;
@@ -126,7 +127,7 @@ function* verbatimInParts(out: JsonBuffer, source: Uint8Array, start: number, en
 export const encodeQuoted: ValueEncoder = (out, source, start, end) => {
   out.reserve(end - start + 2);
   out.bytes[out.length++] = QUOTE;
-  copyBytes(out.bytes, out.length, source, start, end);
+  copyBytes(source, start, end, out.bytes, out.length);
   out.length += end - start;
   out.bytes[out.length++] = QUOTE;
 };

@@ -1,4 +1,5 @@
-import { copyBytes, type JsonBuffer } from './buffer.ts';
+import { copyBytes } from '../../runtime/bytes.ts';
+import type { JsonBuffer } from './buffer.ts';
 import { type CivilDay, civilFromDays, daysFromCivil } from './day-numbers.ts';
 import { encodeText } from './scalars.ts';
 import type { ValueEncoder } from './value-encoder.ts';
@@ -46,7 +47,7 @@ function copyCommonTimestamp(out: JsonBuffer, source: Uint8Array, start: number,
   out.reserve(MICROSECONDS_BYTES + 3);
   const at = out.length + 1;
   out.bytes[out.length] = QUOTE;
-  copyBytes(out.bytes, at, source, start, end);
+  copyBytes(source, start, end, out.bytes, at);
   out.bytes[at + 10] = T;
   out.bytes[at + SECONDS_BYTES] = DOT;
   for (let digit = at + Math.max(length, SECONDS_BYTES + 1); digit < at + MICROSECONDS_BYTES; digit++) out.bytes[digit] = ZERO;

@@ -5,17 +5,17 @@ import { decodeTextRow } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type IdempotentRequest, type OnceReply, once } from '../execution/transactions/idempotency.ts';
-import { type SessionOptions, SqlSession } from '../session/session.ts';
-import { MigrationHistory } from './migration-history.ts';
-import { MigrationScript, type MigrationScriptWarning } from './migration-script.ts';
+import { type SessionOptions, SqlSession } from '../session/sql-session.ts';
 import {
+  applyAndRollBack,
   applyInTransaction,
   applyWithoutTransaction,
   type Migration,
   type MigrationPlan,
   type MigrationResult,
-  tryOut,
-} from './run-migration-plan.ts';
+} from './apply-or-dry-run.ts';
+import { MigrationHistory } from './migration-history.ts';
+import { MigrationScript, type MigrationScriptWarning } from './migration-script.ts';
 
 export interface MigrationRequest extends SessionOptions {
   readonly name: string;
@@ -29,7 +29,7 @@ export interface MigrationRequest extends SessionOptions {
   readonly rollbackSql?: string;
 }
 
-export type { Migration } from './run-migration-plan.ts';
+export type { Migration } from './apply-or-dry-run.ts';
 export type MigrationWarning = MigrationScriptWarning;
 
 export interface MigrationReply {
@@ -70,6 +70,7 @@ async function perform(
   keep?: (reply: MigrationReply) => Promise<void>,
 ): Promise<MigrationReply> {
   session.mustBeReset();
+  session.mayChangeSchema();
   const plan = await planOf(session, request);
   const history = new MigrationHistory(session);
   await takeTurn(session);
@@ -124,7 +125,7 @@ function run(
   { dryRun, transaction }: MigrationRequest,
   keep: (result: MigrationResult) => Promise<void>,
 ): Promise<MigrationResult> {
-  if (dryRun === true) return tryOut(session, plan);
+  if (dryRun === true) return applyAndRollBack(session, plan);
   return transaction === false ? applyWithoutTransaction(session, history, plan, keep) : applyInTransaction(session, history, plan, keep);
 }
 

@@ -1,8 +1,8 @@
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/leases/lease.ts';
-import type { ParameterText } from '../parameters/parameters.ts';
+import type { ParameterText } from '../parameters/encode-parameters.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../postern-tables.ts';
-import { type SessionOptions, SqlSession } from '../session/session.ts';
+import { type SessionOptions, SqlSession } from '../session/sql-session.ts';
 
 export type MigrationStatus = 'applied' | 'failed';
 

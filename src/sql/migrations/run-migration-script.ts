@@ -3,7 +3,7 @@ import { PostgresError } from '../../protocol/postgres-error.ts';
 import { lineAndColumnOfError } from '../../syntax/line-and-column.ts';
 import { failureAt } from '../execution/statement-failure.ts';
 import type { Completion } from '../session/replies-and-completion.ts';
-import type { SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import { charactersOf } from '../session/warnings.ts';
 import { type MigrationScript, type MigrationScriptWarning, WARNINGS_MAX } from './migration-script.ts';
 

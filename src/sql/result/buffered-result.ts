@@ -1,7 +1,7 @@
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Replies } from '../session/replies-and-completion.ts';
-import type { SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import type { Warning } from '../session/warnings.ts';
 import type { ResultFormat } from './formats/result-format.ts';
 import type { ReplySizeLimit } from './reply-size-limit.ts';
@@ -15,7 +15,6 @@ import { TypeCatalog } from './type-catalog.ts';
  */
 export class BufferedResult implements Replies {
   readonly #session: SqlSession;
-  readonly #types: TypeCatalog;
   readonly #budget: ReplySizeLimit;
   readonly #format: ResultFormat;
   readonly #unwritten: Buffer[] = [];
@@ -25,7 +24,6 @@ export class BufferedResult implements Replies {
 
   constructor(session: SqlSession, format: ResultFormat, budget: ReplySizeLimit) {
     this.#session = session;
-    this.#types = TypeCatalog.of(session.lease.backend);
     this.#budget = budget;
     this.#format = format;
   }
@@ -42,8 +40,9 @@ export class BufferedResult implements Replies {
 
   fields(fields: readonly FieldDescription[]): void {
     this.#fields = fields;
-    if (!this.#types.knows(this.oids)) return;
-    this.#writer = this.#open();
+    const types = TypeCatalog.of(this.#session);
+    if (!types.knows(this.oids)) return;
+    this.#writer = this.#open(types);
     this.#isCut ||= !this.#budget.spend(this.#writer.out.length);
   }
 
@@ -89,9 +88,9 @@ export class BufferedResult implements Replies {
     return this.#budget.spend(out.length - counted);
   }
 
-  /** Writes the remaining rows. The types must be known by now. @throws ServiceError when a limit is exceeded */
-  async settle(outcome: StatementOutcome, warnings: readonly Warning[]): Promise<Buffer> {
-    const writer = this.#writer ?? this.#open();
+  /** Writes the remaining rows. @param types which know the columns' types @throws ServiceError when a limit is exceeded */
+  async settle(outcome: StatementOutcome, warnings: readonly Warning[], types: TypeCatalog): Promise<Buffer> {
+    const writer = this.#writer ?? this.#open(types);
     for (const row of this.#unwritten) {
       // It was counted when it was received.
       if (!this.#budget.spend(-row.length) || !(await this.#writeInParts(writer, row, 0))) this.#session.throwIfAborted();
@@ -100,7 +99,7 @@ export class BufferedResult implements Replies {
     return writer.out.whole();
   }
 
-  #open(): ResultWriter {
-    return new ResultWriter(new ResultShape(this.#format, typedFields(this.#fields, this.#types)));
+  #open(types: TypeCatalog): ResultWriter {
+    return new ResultWriter(new ResultShape(this.#format, typedFields(this.#fields, types)));
   }
 }

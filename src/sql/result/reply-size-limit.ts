@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import { keepResults } from './result-budget.ts';
 
 /** Limits the results of one reply together, because they are kept in memory until the transaction is committed. */

@@ -1,8 +1,9 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../backend/connection.ts';
+import { registryOf } from '../../multiplex/statement-registry.ts';
 import { decodeTextRow } from '../../protocol/backend.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import type { SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/sql-session.ts';
 import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
 
 /** The needed columns of pg_type. */
@@ -26,15 +27,28 @@ FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid`;
 /** How many types of one database are remembered. */
 const TYPES_MAX = 10_000;
 
-/** The types of a backend's database that are not built in. They are remembered as long as the backend exists. */
+/**
+ * The types of a backend's database that are not built in. They are remembered as long as the backend exists and no statement of the
+ * organization is known to have changed tables or types, because types can be renamed.
+ */
 export class TypeCatalog {
   static readonly #ofBackends = new WeakMap<BackendConnection, TypeCatalog>();
+  /** That of the statement registry before any type was looked up. */
+  readonly schemaVersion: number;
   readonly #known = new BoundedMap<number, PostgresType>({ maxEntries: TYPES_MAX });
 
-  static of(backend: BackendConnection): TypeCatalog {
-    const known = TypeCatalog.#ofBackends.get(backend) ?? new TypeCatalog();
-    TypeCatalog.#ofBackends.set(backend, known);
-    return known;
+  private constructor(schemaVersion: number) {
+    this.schemaVersion = schemaVersion;
+  }
+
+  /** In a session that has changed types itself, those are looked up that it sees. */
+  static of({ lease, hasChangedSchema }: SqlSession): TypeCatalog {
+    const { schemaVersion } = registryOf(lease.tenant.organization);
+    const known = TypeCatalog.#ofBackends.get(lease.backend);
+    if (known?.schemaVersion === schemaVersion && !hasChangedSchema) return known;
+    const types = new TypeCatalog(schemaVersion);
+    TypeCatalog.#ofBackends.set(lease.backend, types);
+    return types;
   }
 
   knows(oids: readonly number[]): boolean {

@@ -1,6 +1,6 @@
 import { serialize } from 'pg-protocol';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
-import type { ParameterText } from '../parameters/parameters.ts';
+import type { ParameterText } from '../parameters/encode-parameters.ts';
 
 /** Makes Parse and Describe for a statement; without a name, for the unnamed one. */
 export function parseAndDescribe(sql: string, name = ''): readonly Uint8Array[] {

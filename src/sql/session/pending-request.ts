@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import type { CommandTag, TransactionStatus } from '../../protocol/backend.ts';
-import { withCompletion } from '../execution/error-details.ts';
+import { withCompletion } from '../execution/error-hint-and-detail.ts';
 import type { Replies, Settle, Until } from './replies-and-completion.ts';
 import type { Warning } from './warnings.ts';
 

@@ -1,11 +1,11 @@
 import { withOnlyValue } from '../../protocol/backend.ts';
 import { HEADER_BYTES } from '../../protocol/message-framing.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
-import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
+import { type Edits, NO_EDITS } from '../../syntax/edits.ts';
 import { isExplain } from '../../syntax/leading-keywords.ts';
 import type { Completion, Replies } from './replies-and-completion.ts';
 import type { Warning } from './warnings.ts';
@@ -20,7 +20,6 @@ interface LargeText extends Rewritten {
   readonly original: string;
 }
 
-const NO_EDITS: Edits = [];
 const DONE = Promise.resolve();
 
 /**

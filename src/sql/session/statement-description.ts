@@ -2,10 +2,10 @@ import type { ServerStatement } from '../../backend/server-statement.ts';
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { FLUSH } from '../../protocol/frontend-encoder.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
-import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../syntax/edits.ts';
 import { closeStatement, parseAndDescribe } from './extended-query-messages.ts';
 import type { Replies } from './replies-and-completion.ts';
-import type { SqlSession } from './session.ts';
+import type { SqlSession } from './sql-session.ts';
 
 /** Postgres' description of a statement: the types of its parameters and the columns of its result. */
 export interface Description {

@@ -1,5 +1,5 @@
-import { lowerCase } from '../characters.ts';
-import { isQuoted, Lexer, Token } from '../scanner.ts';
+import { lowerCase } from '../tokens/characters.ts';
+import { isQuoted, Lexer, Token } from '../tokens/scanner.ts';
 import { READ_ONLY_NAMES } from './harmless-functions.ts';
 
 const READ = /^\s*select\b/i;

@@ -1,5 +1,5 @@
-import { Code } from '../characters.ts';
-import { Lexer, Token } from '../scanner.ts';
+import { Code } from '../tokens/characters.ts';
+import { Lexer, Token } from '../tokens/scanner.ts';
 import { isFollowed } from './session-state.ts';
 
 /** The changes of a text that the audit log records: those of objects and roles. */

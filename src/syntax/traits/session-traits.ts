@@ -1,6 +1,4 @@
 import { isExplain } from '../leading-keywords.ts';
-import { replaceOutsideLiterals } from '../replace-outside-literals.ts';
-import { isQuotedIdentifier } from '../scanner.ts';
 import { eachStatement } from '../split-statements.ts';
 import {
   atStatementStart,
@@ -177,17 +175,4 @@ export function traitsOfBeginning(text: string): SessionTraits {
     shows: undefined,
     isTruncated: true,
   };
-}
-
-const DEALLOCATED = /\bdeallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
-
-/** The names in the `DEALLOCATE name` statements of a text, in order, and folded as PostgreSQL folds them. */
-export function deallocatedNames(text: string): string[] {
-  const names: string[] = [];
-  const collect = (code: string) => {
-    for (const [, quoted, plain] of code.matchAll(DEALLOCATED)) names.push(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
-    return code;
-  };
-  replaceOutsideLiterals(text, collect, (_, kind) => isQuotedIdentifier(kind));
-  return names;
 }

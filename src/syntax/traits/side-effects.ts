@@ -1,6 +1,7 @@
-import { lowerCase } from '../characters.ts';
-import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../scanner.ts';
+import { lowerCase } from '../tokens/characters.ts';
+import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../tokens/scanner.ts';
 import { STATELESS_NAMES } from './harmless-functions.ts';
+import { objectChanges } from './object-changes.ts';
 import { changesDefaults, endsWithTransaction, type LeavesState, setsLocally, updatesSettings } from './session-state.ts';
 
 /** What a statement may change in its session beyond its transaction. */
@@ -11,7 +12,9 @@ export interface SideEffects {
   readonly readsSequences: boolean;
   /** The statement changes the settings with which new sessions start. */
   readonly changesDefaults: boolean;
-  /** The statement reads or writes rows. If it fails, it has had no effect, and may run again. */
+  /** The statement creates a table or view from a query, of which its command tag (`SELECT`) says nothing. */
+  readonly createsFromQuery: boolean;
+  /** The statement only reads or writes rows. If it fails, it has had no effect, and may run again. */
   readonly isPlain: boolean;
 }
 
@@ -30,7 +33,13 @@ const BEFORE_TABLE = new Set(['into', 'as', 'with', 'recursive']);
 const TEXT_MAX_CHARACTERS = 65_536;
 const TOKENS_MAX = 8_192;
 
-const UNKNOWN: SideEffects = { leavesState: 'unknown', readsSequences: true, changesDefaults: false, isPlain: false };
+const UNKNOWN: SideEffects = {
+  leavesState: 'unknown',
+  readsSequences: true,
+  changesDefaults: false,
+  createsFromQuery: false,
+  isPlain: false,
+};
 
 /**
  * Decides by a statement's text whether its session must be reset before another caller gets it. A command or function that is
@@ -40,10 +49,12 @@ export function sideEffectsOf(sql: string): SideEffects {
   if (sql.length > TEXT_MAX_CHARACTERS) return UNKNOWN;
   const tokens = tokensOf(sql);
   if (tokens === undefined) return UNKNOWN;
-  const isPlain = PLAIN.has(tokens[0]?.text ?? '');
+  const createsFromQuery = objectChanges(sql)?.createsFromQuery === true;
+  const isPlain = PLAIN.has(tokens[0]?.text ?? '') && !createsFromQuery;
   const leavesState = leavesNothing(sql, tokens) ? 'no' : 'unknown';
   return {
     isPlain,
+    createsFromQuery,
     leavesState,
     changesDefaults: !isPlain && changesDefaults(sql),
     readsSequences: tokens.some((token) => isSequenceRead(sql, token)) || (leavesState !== 'no' && SEQUENCE_READ_ANYWHERE.test(sql)),

@@ -23,6 +23,34 @@ export class Attacker {
     return this.#post(`/api/${path}`, body, { 'content-type': 'application/json', authorization: `Bearer ${apiKey}`, ...headers });
   }
 
+  /**
+   * Sends the same on many connections at once, and goes with the first reply.
+   * @param opening what is sent and answered before
+   * @returns the status of the first replies
+   */
+  async onConnections(count: number, bytes: Buffer, opening?: Buffer): Promise<string> {
+    const port = Number(new URL(this.#doors.httpUrl).port);
+    const sockets = Array.from({ length: count }, () => connect(port, '127.0.0.1').setEncoding('latin1'));
+    await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+    // Postern may close a connection whose input it has not read to its end, which resets it.
+    for (const socket of sockets) socket.on('error', () => {});
+    const ask = (asked: Buffer) =>
+      Promise.all(
+        sockets.map((socket) => {
+          socket.write(asked);
+          return new Promise<string>((resolve) => {
+            socket.once('data', (text: string) => resolve(text));
+            socket.once('close', () => resolve(''));
+          });
+        }),
+      );
+    const opened = opening && (await ask(opening));
+    const answered = await ask(bytes);
+    for (const socket of sockets) socket.destroy();
+    const statuses = (opened ?? answered).map((text) => /^HTTP\/1\.1 (\d+)/.exec(text)?.[1]);
+    return [...new Set(statuses)].join();
+  }
+
   /** `POST /sql`, as Neon's driver calls it. @returns the status */
   neon(body: string | Buffer, headers: Readonly<Record<string, string>> = {}): Promise<string> {
     const { id, apiKey } = this.#organization;

@@ -247,6 +247,22 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '00000',
   },
   {
+    what: '1,000 executions of a statement of 1 MB that deallocates',
+    placement: 'database',
+    run: (attacker) =>
+      attacker.wire(message('P', `\0deallocate nothing /* ${"'a' ".repeat(250_000)} */\0\0\0`), executions(1_000), message('S', '')),
+    answer: '26000',
+  },
+  {
+    what: '20,000 statements with names, and an error that names one of them 2,000 times',
+    placement: 'database',
+    run: async (attacker) => {
+      await attacker.wire(query(FIND_PREPARED));
+      return attacker.wire(...named(20_000), extended(NAMES_PREPARED));
+    },
+    answer: 'P0001',
+  },
+  {
     what: '65,535 parameters',
     placement: 'database',
     run: (attacker) => attacker.wire(message('P', `\0select 1\0\0\0`), parameters(65_535), message('S', '')),
@@ -313,6 +329,15 @@ export const INPUT_ATTACKS: readonly StallAttack[] = [...API_ATTACKS, ...NEON_AT
 /** Members of an object. */
 function members(count: number): string {
   return Array.from({ length: count }, (_, i) => `"unknown member ${i}":1`).join(',');
+}
+
+/** Finds the name on the server of a statement that it has prepared. */
+const FIND_PREPARED = `create function prepared() returns text language plpgsql as $$ declare found text;
+  begin execute 'select name from pg_prep'||'ared_statements limit 1' into found; return found; end $$`;
+const NAMES_PREPARED = `do $$ begin raise exception '%', repeat(prepared() || ' ', 2000); end $$`;
+
+function named(count: number): Buffer[] {
+  return Array.from({ length: count }, (_, i) => message('P', `s${i}\0select ${i}\0\0\0`));
 }
 
 /** Bind and Execute of the unnamed statement. */

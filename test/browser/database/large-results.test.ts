@@ -22,6 +22,8 @@ const FRAMES_AIM = 50;
 const HEAP_MAX_BYTES = 250_000_000;
 /** A busy machine without a graphics card takes ten times as long. */
 const PATIENCE = 10;
+/** Processor time that a frame may take, in times of what it has when all goes well. */
+const FRAME_PATIENCE = 4;
 const SCROLLED_MS = 2_000;
 const DOWNLOAD_TIMEOUT_MS = 600_000;
 
@@ -46,8 +48,9 @@ it('a hundred thousand rows of ten columns come at once, scroll smoothly, and fi
     `first rows after ${firstRowsMs.toFixed(0)} ms (aim: ${FIRST_ROWS_AIM_MS}), ${framesPerSecond.toFixed(0)} frames/s (aim: ${FRAMES_AIM}) of ${busyMs.toFixed(1)} ms processor time, heap ${(heapBytes / 1e6).toFixed(0)} MB`,
   );
   expect(firstRowsMs).toBeLessThan(FIRST_ROWS_AIM_MS * PATIENCE);
-  expect(framesPerSecond).toBeGreaterThan(FRAMES_AIM / PATIENCE);
-  expect(busyMs).toBeLessThan((PATIENCE * 1_000) / FRAMES_AIM);
+  // How many there are in a second, other programs decide too; how much each takes, they do not.
+  expect(framesPerSecond).toBeGreaterThan(0);
+  expect(busyMs).toBeLessThan((FRAME_PATIENCE * 1_000) / FRAMES_AIM);
   expect(heapBytes).toBeLessThan(HEAP_MAX_BYTES);
 });
 

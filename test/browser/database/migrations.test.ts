@@ -31,8 +31,8 @@ it('an error in line 7 is shown there; a dry run leaves nothing; what is applied
   await page.getByText('Line 7 of the SQL').waitFor();
   expect(await page.locator('.migration-outcome pre').innerText()).toMatch(/^> 7 │ create table e \(id integerr\);$/m);
   expect(await page.getByRole('alert').innerText()).toContain('integerr');
-  expect(await page.locator('.cm-errorLine').allInnerTexts()).toEqual(['create table e (id integerr);']);
-  expect(await page.locator('.cm-error').allInnerTexts()).toEqual(['integerr']);
+  await expect.poll(() => page.locator('.cm-errorLine').allInnerTexts()).toEqual(['create table e (id integerr);']);
+  await expect.poll(() => page.locator('.cm-error').allInnerTexts()).toEqual(['integerr']);
 
   await write(page, 'SQL', WRONG.replace('integerr', 'integer'));
   await page.getByRole('button', { name: 'Dry run' }).click();

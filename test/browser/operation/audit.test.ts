@@ -3,6 +3,7 @@ import { expect, inject, it } from 'vitest';
 import { newControlDatabase } from '../../support/control-databases.ts';
 import type { TestOrganization } from '../../support/service.ts';
 import { goTo, useConsole } from '../support/console.ts';
+import { pressCopy } from '../support/copy-button.ts';
 import { write } from '../support/editor.ts';
 
 const controlDatabase = newControlDatabase();
@@ -26,8 +27,7 @@ it('what was done in the page is found, and the chain is unbroken', async () => 
   await page.getByRole('button', { name: 'Verify' }).click();
   const notice = page.locator('.notice.good');
   await notice.getByText(/^All \d+ entries are as they were written/).waitFor();
-  await notice.getByRole('button', { name: 'Copy for a note' }).click();
-  await notice.getByRole('button', { name: 'Copied' }).waitFor();
+  await pressCopy(page, notice.getByRole('button', { name: 'Copy for a note' }));
   expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\S+ \w+ #\d+ [0-9a-f]{64}$/);
 });
 

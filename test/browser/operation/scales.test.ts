@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { linearScale, logarithmicScale, timeTicks } from '../../../http/console/screens/usage/scales.ts';
 import { formatInterval, timelineOf } from '../../../http/console/screens/usage/timeline.ts';
-import type { Usage, UsageInterval } from '../../../http/console/screens/usage/usage.ts';
+import type { Usage, UsageInterval } from '../../../http/console/screens/usage/usage-calls.ts';
 
 describe('linearScale', () => {
   it.each([

@@ -74,8 +74,9 @@ describe.each(PLACEMENTS)('with a %s for each organization', (placement) => {
     await page.getByRole('treeitem', { name: 'orders' }).click();
     await page.getByRole('tab', { name: 'SQL' }).click();
     await page.getByRole('button', { name: 'Copy' }).click();
-    const sql = String(await page.evaluate('navigator.clipboard.readText()'));
-    expect(sql).toContain('CREATE INDEX orders_customer ON public.orders USING btree (customer);');
+    const copied = async () => String(await page.evaluate('navigator.clipboard.readText()'));
+    await expect.poll(copied).toContain('CREATE INDEX orders_customer ON public.orders USING btree (customer);');
+    const sql = await copied();
     await scene.service.query(organization, 'DROP TABLE orders');
     const { status, body } = await scene.service.call('POST', '/api/migrations', {
       key: organization.apiKey,
@@ -118,6 +119,7 @@ describe.each(PLACEMENTS)('with a %s for each organization', (placement) => {
     await group.locator('.box').first().waitFor();
     expect(await group.locator('.box').count()).toBe(3);
     await page.getByRole('group', { name: 'Diagram' }).focus();
+    await expect.poll(() => group.getAttribute('transform')).not.toBeNull();
     const before = await group.getAttribute('transform');
     await page.keyboard.press('-');
     await page.keyboard.press('ArrowLeft');

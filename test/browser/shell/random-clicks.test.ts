@@ -69,7 +69,8 @@ it(
     const before = await heapOf(page);
     const did: string[] = [];
     const until = performance.now() + DURATION_MS;
-    while (performance.now() < until) {
+    // Where the machine is busy, it takes longer until enough has been done.
+    while (performance.now() < until || did.length <= DURATION_MS / 5_000) {
       did.push(await act(page, random).catch(unlessLeft));
       if (!(await isUsable(page).catch(() => false))) await enterAnew(page);
       const unexpected = scene.complaints().filter((complaint) => !complaint.includes('status of 4'));
@@ -78,7 +79,6 @@ it(
     await goTo(page, 'connect', 'Connect');
     const grown = (await heapOf(page)) - before;
     console.log(`${did.length} steps; the heap has grown by ${(grown / 1e6).toFixed(1)} MB`);
-    expect(did.length).toBeGreaterThan(DURATION_MS / 5_000);
     expect(grown).toBeLessThan(HEAP_GROWTH_MAX_BYTES);
   },
   DURATION_MS + 180_000,

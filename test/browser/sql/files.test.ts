@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { RowStore } from '../../../http/console/parts/grid/row-store.ts';
+import { ReceivedRows } from '../../../http/console/parts/grid/received-rows.ts';
 import { csvOf, jsonOf } from '../../../http/console/screens/sql/results/shown-rows-as-csv-and-json.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
@@ -18,7 +18,7 @@ async function textOf(parts: AsyncIterable<Uint8Array>): Promise<string> {
 describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   let service: TestService;
   let organization: TestOrganization;
-  let rows: RowStore;
+  let rows: ReceivedRows;
   const query = async (accept: string) => {
     const response = await fetch(`${service.httpUrl}/api/query`, {
       method: 'POST',
@@ -34,7 +34,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     const text = await query('application/json');
     const members = membersOf(text);
     const fields = JSON.parse(text.slice(...(members.get('fields') ?? [0, 0]))) as { readonly name: string; readonly dataType: string }[];
-    rows = new RowStore(fields.map(({ name, dataType }) => ({ name, type: dataType })));
+    rows = new ReceivedRows(fields.map(({ name, dataType }) => ({ name, type: dataType })));
     rows.append(elementsOf(text, members.get('rows')?.[0]));
   });
   afterAll(() => service.close());

@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../../../http/console/api/client.ts';
+import { executeRun } from '../../../http/console/screens/sql/run/execute-run.ts';
 import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain-prefix.ts';
 import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import {
@@ -10,7 +11,6 @@ import {
   type Run,
   type RunRequest,
 } from '../../../http/console/screens/sql/run/run-request-and-result.ts';
-import { startRun } from '../../../http/console/screens/sql/run/start-run.ts';
 import { statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../../support/service.ts';
 import { callAs } from '../tables/opened.ts';
@@ -32,7 +32,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
 
   const outcomeOf = async (text: string, kind?: Kind, params?: readonly string[]): Promise<Run> => {
     const shown = signal<Run | undefined>(undefined);
-    await startRun(requestOf(text, kind, params), { shown, isReader: false, onEnd: () => {} });
+    await executeRun(requestOf(text, kind, params), { shown, isReader: false, onEnd: () => {} });
     if (shown.value === undefined) throw new Error('nothing was shown');
     return shown.value;
   };
@@ -111,13 +111,13 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   it('what is canceled says so, and what is started later takes its place', async () => {
     const shown = signal<Run | undefined>(undefined);
     const options = { shown, isReader: false, onEnd: () => {} };
-    const sleeping = startRun(requestOf('select pg_sleep(60)'), options);
+    const sleeping = executeRun(requestOf('select pg_sleep(60)'), options);
     const sleepingRun = shown.value;
-    const later = startRun(requestOf('select 2'), options);
+    const later = executeRun(requestOf('select 2'), options);
     await Promise.all([sleeping, later]);
     expect(sleepingRun?.phase).toBe('running');
     expect(shown.value).toMatchObject({ phase: 'done', request: { text: 'select 2' } });
-    const alone = startRun(requestOf('select pg_sleep(60)'), options);
+    const alone = executeRun(requestOf('select pg_sleep(60)'), options);
     shown.value?.cancel();
     await alone;
     expect(shown.value?.phase).toBe('canceled');

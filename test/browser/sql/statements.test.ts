@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { ApiError } from '../../../http/console/api/api-error.ts';
 import { insertTableOf } from '../../../http/console/screens/sql/results/insert-table.ts';
+import { onlyReads } from '../../../http/console/screens/sql/run/calls/only-reads.ts';
 import { placeOf } from '../../../http/console/screens/sql/run/error-place.ts';
 import { withoutExplain } from '../../../http/console/screens/sql/run/explain-prefix.ts';
-import { onlyReads } from '../../../http/console/screens/sql/run/only-reads.ts';
 import { parameterCount, parameterCountIn, parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import { statementAt, statementsBetween, statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
 

@@ -36,7 +36,7 @@ export interface SignedIn {
 /** As Debian installs it. */
 const CHROMIUM = '/usr/bin/chromium';
 /** A busy machine may take ten times as long as an idle one. */
-const STEP_TIMEOUT_MS = 30_000;
+const STEP_TIMEOUT_MS = 60_000;
 const OPTIONS = ['--no-sandbox', '--disable-dev-shm-usage'];
 
 /**

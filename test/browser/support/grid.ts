@@ -1,4 +1,7 @@
 import type { Locator, Page } from 'playwright-core';
+import { eventually } from '../../support/eventually.ts';
+
+const NOTHING = 'nothing was copied';
 
 export function resultGrid(page: Page, label = 'Result'): Locator {
   return page.getByRole('grid', { name: label, exact: true });
@@ -23,9 +26,12 @@ export function cell(page: Page, row: number, column: number, label = 'Result'):
 /** What the clipboard has after Ctrl-C in this cell. */
 export async function copied(page: Page, row: number, column: number, label = 'Result'): Promise<string> {
   const said = page.getByRole('status').getByText(/^Copied/);
-  await page.evaluate(() => navigator.clipboard.writeText('nothing was copied'));
+  await page.evaluate((nothing) => navigator.clipboard.writeText(nothing), NOTHING);
   await cell(page, row, column, label).click();
   await page.keyboard.press('Control+c');
   await said.last().waitFor();
-  return page.evaluate(() => navigator.clipboard.readText());
+  // It may have been said of an earlier copy.
+  const text = () => page.evaluate(() => navigator.clipboard.readText());
+  await eventually('something is copied', async () => (await text()) !== NOTHING);
+  return text();
 }

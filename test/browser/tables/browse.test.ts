@@ -68,7 +68,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
         const paged = await all(browse, 2);
         // Without a key, rows that are equal may come in any order.
         const sortedBy = (rows: readonly (readonly string[])[]) =>
-          browse.order.kind === 'offset' ? rows.map((row) => row[browse.columns.findIndex((one) => one.name === column)]) : rows;
+          browse.identity.kind === 'offset' ? rows.map((row) => row[browse.columns.findIndex((one) => one.name === column)]) : rows;
         expect(sortedBy(paged), `${column} ${isDescending}`).toEqual(sortedBy(whole));
         expect(whole.length).toBe(name === 'kinds' ? 4 : 25);
       }
@@ -130,10 +130,10 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   });
 
   it('a key is the primary one, or a unique one that is never NULL', async () => {
-    const orders = await Promise.all(
-      ['pages', 'unique_key', 'partial_key', 'nokey', 'seen'].map(async (name) => browseOf(await tableNamed(name)).order),
+    const identities = await Promise.all(
+      ['pages', 'unique_key', 'partial_key', 'nokey', 'seen'].map(async (name) => browseOf(await tableNamed(name)).identity),
     );
-    expect(orders).toEqual([
+    expect(identities).toEqual([
       { kind: 'key', columns: ['c', 'b'] },
       { kind: 'key', columns: ['c', 'a'] },
       { kind: 'ctid' },

@@ -1,7 +1,6 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readPage } from '../../../http/console/screens/tables/browse/read-page.ts';
-import { changesOf, type EditableTable } from '../../../http/console/screens/tables/edit/change-statements.ts';
 import { type SaveResult, save } from '../../../http/console/screens/tables/edit/save.ts';
 import {
   NOTHING,
@@ -13,6 +12,7 @@ import {
   stageInsert,
   withConflicts,
 } from '../../../http/console/screens/tables/edit/staged-changes.ts';
+import { changesOf, type EditableTable } from '../../../http/console/screens/tables/edit/staged-statements.ts';
 import { pageSql } from '../../../http/console/screens/tables/sql/browse-sql.ts';
 import { isWritable, valueTextOf } from '../../../http/console/screens/tables/sql/table-column.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';

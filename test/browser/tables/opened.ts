@@ -1,17 +1,17 @@
 import { vi } from 'vitest';
-import { useKey } from '../../../http/console/api/client.ts';
+import { setKey } from '../../../http/console/api/client.ts';
 import type { SchemaTable } from '../../../http/console/api/database-schema.ts';
 import { loadSchema } from '../../../http/console/api/load-schema.ts';
-import type { EditableTable } from '../../../http/console/screens/tables/edit/change-statements.ts';
+import type { EditableTable } from '../../../http/console/screens/tables/edit/staged-statements.ts';
 import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { rowOrderOf } from '../../../http/console/screens/tables/sql/row-order.ts';
+import { rowIdentityOf } from '../../../http/console/screens/tables/sql/row-identity.ts';
 import { tableColumn } from '../../../http/console/screens/tables/sql/table-column.ts';
 import type { TestOrganization, TestService } from '../../support/service.ts';
 
 /** Lets the console's calls go to a service, with an organization's key. */
 export function callAs({ httpUrl }: TestService, { apiKey }: TestOrganization): void {
   vi.stubGlobal('document', { baseURI: `${httpUrl}/` });
-  useKey(apiKey);
+  setKey(apiKey);
 }
 
 export async function tableNamed(name: string, schema = 'public'): Promise<SchemaTable> {
@@ -22,11 +22,11 @@ export async function tableNamed(name: string, schema = 'public'): Promise<Schem
 }
 
 export function browseOf(table: SchemaTable, more: Partial<Browse> = {}): Browse {
-  return { table, columns: table.columns.map(tableColumn), order: rowOrderOf(table), sort: undefined, filters: [], ...more };
+  return { table, columns: table.columns.map(tableColumn), identity: rowIdentityOf(table), sort: undefined, filters: [], ...more };
 }
 
 export function editable(table: SchemaTable): EditableTable {
-  const { columns, order } = browseOf(table);
-  if (order.kind !== 'key') throw new Error(`${table.name} has no key`);
-  return { table, columns, key: order.columns.map((name) => columns.findIndex((column) => column.name === name)) };
+  const { columns, identity } = browseOf(table);
+  if (identity.kind !== 'key') throw new Error(`${table.name} has no key`);
+  return { table, columns, key: identity.columns.map((name) => columns.findIndex((column) => column.name === name)) };
 }

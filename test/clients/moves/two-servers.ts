@@ -28,6 +28,7 @@ export class TwoServers {
   readonly #scratch: Scratch;
   readonly #variables: Record<string, string>;
   readonly #movers = new Set<ChildProcess>();
+  #isServed = true;
 
   private constructor(
     servers: { readonly source: TwoServers['source']; readonly target: OwnCluster },
@@ -64,11 +65,21 @@ export class TwoServers {
 
   async stop(): Promise<void> {
     for (const mover of this.#movers) mover.kill('SIGKILL');
-    for (const service of this.services) await closeAfterClients(service);
+    if (this.#isServed) await this.stopServices();
     await this.#installation.remove();
     await this.source.stop();
     await this.target.remove();
     await this.#scratch.remove();
+  }
+
+  async stopServices(): Promise<void> {
+    this.#isServed = false;
+    for (const service of this.services) await closeAfterClients(service);
+  }
+
+  /** One process more, which its caller closes. */
+  startService(): Promise<TestService> {
+    return startTestService(this.#variables);
   }
 
   admin(...words: string[]): Promise<Ended> {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { csvOf, insertOf, jsonOf, tsvOf } from '../../../http/console/parts/grid/copy-formats.ts';
-import { RowStore } from '../../../http/console/parts/grid/row-store.ts';
+import { csvOf, insertOf, jsonOf, tsvOf } from '../../../http/console/parts/grid/clipboard-formats.ts';
+import { ReceivedRows } from '../../../http/console/parts/grid/received-rows.ts';
 import { startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 let service: TestService;
@@ -21,15 +21,15 @@ async function reply(path: string, body: object, accept = 'application/json'): P
 }
 
 /** What a query gives, as screens keep it. */
-async function storeOf(sql: string): Promise<RowStore> {
+async function storeOf(sql: string): Promise<ReceivedRows> {
   const text = await reply('/api/query', { sql, rowMode: 'array' });
   const { fields } = JSON.parse(text);
-  const store = new RowStore(fields.map(({ name, dataType }: Record<string, string>) => ({ name, type: dataType })));
+  const store = new ReceivedRows(fields.map(({ name, dataType }: Record<string, string>) => ({ name, type: dataType })));
   store.append(elementsOf(text, membersOf(text).get('rows')?.[0]));
   return store;
 }
 
-const all = (store: RowStore) => ({ rows: { from: 0, to: store.rowCount }, columns: { from: 0, to: store.columns.length } });
+const all = (store: ReceivedRows) => ({ rows: { from: 0, to: store.rowCount }, columns: { from: 0, to: store.columns.length } });
 const quoteName = (name: string) => `"${name.replaceAll('"', '""')}"`;
 
 const HOSTILE = `select * from (values
@@ -76,7 +76,7 @@ describe('copied cells', () => {
   });
 
   it('have backslashes only in literals that say so', async () => {
-    const store = new RowStore([
+    const store = new ReceivedRows([
       { name: 'a', type: 'text' },
       { name: 'b', type: 'int4' },
     ]);
@@ -89,7 +89,7 @@ describe('copied cells', () => {
 
 describe('a row store', () => {
   it('has the values of its rows as they were sent, and says when there are more', () => {
-    const store = new RowStore([
+    const store = new ReceivedRows([
       { name: 'a', type: 'json' },
       { name: 'b', type: 'text' },
     ]);

@@ -24,23 +24,39 @@ test.each([
 });
 
 test.each([
-  [],
-  ['org'],
-  ['org', 'drop'],
-  ['key', 'issue'],
-  ['org', 'list', 'all'],
-  ['org', 'drop', 'org_000000000000', 'org_000000000001'],
-  ['org', 'rename', 'org_000000000000'],
-  ['key', 'list'],
-  ['org', 'list', '--yes'],
-  ['org', 'drop', 'org_000000000000', '--force'],
-  ['org', 'create', 'Acme'],
-  ['invite', 'a@acme.test'],
-  ['cluster', 'add', 'eu2'],
-  ['cluster', 'drain', 'eu2', '--cap', '1'],
-])('%j is none', (...words: string[]) => {
-  expect(() => parseCommand(words)).toThrow(UsageError);
-  expect(() => parseCommand(words)).toThrow('org drop <id>');
+  [[], '', 'cluster list'],
+  [['org'], 'there is no command org', 'org drop <id>'],
+  [['org', 'rename', 'org_000000000000'], 'there is no command org rename', 'org drop <id>'],
+  [['key', 'list'], 'there is no command key list', 'key issue <id>'],
+  [['orgs\u001b[2J'], 'there is no command orgs\ufffd[2J', 'cluster list'],
+  [['org', 'drop'], '', 'org drop <id>'],
+  [['key', 'issue'], '', 'key issue <id>'],
+  [['org', 'list', 'all'], '', 'org list'],
+  [['org', 'drop', 'org_000000000000', 'org_000000000001'], '', 'org drop <id>'],
+  [['org', 'list', '--yes'], 'org list has no option --yes', 'org list'],
+  [['org', 'drop', 'org_000000000000', '--force'], 'org drop has no option --force', 'org drop <id>'],
+  [['org', 'drop', 'org_000000000000', '--yess'], "Unknown option '--yess'", 'org drop <id>'],
+  [['org', 'create', 'Acme'], '', 'org create <name> <email>'],
+  [['org', 'move', 'org_000000000000'], '', 'org move <id> --abort'],
+  [['org', 'move', 'org_000000000000', '--finish', '--force'], '', 'org move <id> [--to <cluster>]'],
+  [['invite', 'a@acme.test'], '', 'invite [--email <email>]'],
+  [['invite', '--email'], "Option '--email <value>' argument missing", 'invite [--email <email>]'],
+  [['cluster', 'add', 'eu2'], '', 'cluster add <name> <url>'],
+  [['cluster', 'drain', 'eu2', '--cap', '1'], 'cluster drain has no option --cap', 'cluster drain <name>'],
+])('%j is none, and how it is written is said', (words, reason, usage) => {
+  const error = usageErrorOf(words);
+  expect(error.message).toBe(reason);
+  expect(error.usage).toMatch(/^usage: postern admin <command>\n\n/);
+  expect(error.usage).toContain(`\n  ${usage}`);
+});
+
+test('how other commands are written is not said', () => {
+  expect(usageErrorOf(['org', 'drop']).usage.split('\n')).toEqual([
+    'usage: postern admin <command>',
+    '',
+    expect.stringMatching(/^ {2}org drop <id> \[--yes\] +removes its data/),
+  ]);
+  expect(usageErrorOf(['org', 'move', 'org_000000000000']).usage).not.toContain('key issue');
 });
 
 test.each([
@@ -56,6 +72,17 @@ test.each([
   [['org', 'create', 'Acme', 'acme.test\u001b[2J'], 'acme.test\ufffd[2J is no valid e-mail address'],
   [['org', 'create', ' ', 'a@acme.test'], 'the name must have 1 to 100 characters'],
 ])('%j says what is wrong', (words, message) => {
-  expect(() => parseCommand(words)).toThrow(UsageError);
-  expect(() => parseCommand(words)).toThrow(message);
+  const error = usageErrorOf(words);
+  expect(error.message).toContain(message);
+  expect(error.usage).toBe('');
 });
+
+function usageErrorOf(words: readonly string[]): UsageError {
+  try {
+    parseCommand(words);
+  } catch (error) {
+    if (error instanceof UsageError) return error;
+    throw error;
+  }
+  throw new Error('it is a command');
+}

@@ -37,7 +37,7 @@ const CONTEXT = createSecureContext({ cert: CERTIFICATE, key: CERTIFICATE_KEY })
 
 function open(ssl: object): Promise<BackendConnection> {
   const { port } = server.address() as AddressInfo;
-  return BackendConnection.open({ host: '127.0.0.1', port, user: 'u', password: 'p', database: 'd', ssl, connectTimeoutMs: 5_000 });
+  return BackendConnection.open({ host: '127.0.0.1', port, user: 'u', password: 'p', database: 'd', ssl, connectTimeoutMs: 60_000 });
 }
 
 describe('a backend to be reached by TLS (T19)', () => {

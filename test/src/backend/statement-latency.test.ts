@@ -1,43 +1,43 @@
 import { describe, expect, it } from 'vitest';
 import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
 
-function paceAfter(...durationsMs: readonly number[]): StatementLatency {
-  const pace = new StatementLatency();
-  const tempo = new LatencyBaseline();
-  for (const durationMs of durationsMs) pace.ran(durationMs, 100, tempo);
-  return pace;
+function latencyAfter(...durationsMs: readonly number[]): StatementLatency {
+  const latency = new StatementLatency();
+  const baseline = new LatencyBaseline();
+  for (const durationMs of durationsMs) latency.ran(durationMs, 100, baseline);
+  return latency;
 }
 
 const times = (count: number, durationMs: number) => Array<number>(count).fill(durationMs);
 
-describe('Pace', () => {
+describe('a statement', () => {
   it('is short after eight short runs, and not before', () => {
-    expect(paceAfter(...times(7, 1)).isShort).toBe(false);
-    expect(paceAfter(...times(8, 1)).isShort).toBe(true);
+    expect(latencyAfter(...times(7, 1)).isShort).toBe(false);
+    expect(latencyAfter(...times(8, 1)).isShort).toBe(true);
   });
 
   it('loses that with one long run, and gets it back after twice as many', () => {
-    expect(paceAfter(...times(8, 1), 200).isShort).toBe(false);
-    expect(paceAfter(...times(8, 1), 200, ...times(15, 1)).isShort).toBe(false);
-    expect(paceAfter(...times(8, 1), 200, ...times(16, 1)).isShort).toBe(true);
+    expect(latencyAfter(...times(8, 1), 200).isShort).toBe(false);
+    expect(latencyAfter(...times(8, 1), 200, ...times(15, 1)).isShort).toBe(false);
+    expect(latencyAfter(...times(8, 1), 200, ...times(16, 1)).isShort).toBe(true);
   });
 
   it('requires no more short runs if it was not short before', () => {
-    expect(paceAfter(...times(9, 200), ...times(8, 1)).isShort).toBe(true);
+    expect(latencyAfter(...times(9, 200), ...times(8, 1)).isShort).toBe(true);
   });
 
   it('is not short when it returns much', () => {
-    const pace = new StatementLatency();
-    for (let i = 0; i < 100; i += 1) pace.ran(1, 20_000, new LatencyBaseline());
-    expect(pace.isShort).toBe(false);
+    const latency = new StatementLatency();
+    for (let i = 0; i < 100; i += 1) latency.ran(1, 20_000, new LatencyBaseline());
+    expect(latency.isShort).toBe(false);
   });
 });
 
-describe('a quick Pace', () => {
+describe('a quick statement', () => {
   const quickAfter = (...durationsMs: readonly number[]) => {
-    const pace = paceAfter(...times(8, 1));
-    for (const durationMs of durationsMs) pace.ranAlone(durationMs);
-    return pace;
+    const latency = latencyAfter(...times(8, 1));
+    for (const durationMs of durationsMs) latency.ranAlone(durationMs);
+    return latency;
   };
 
   it('is one that has answered within half a millisecond of late', () => {
@@ -53,42 +53,42 @@ describe('a quick Pace', () => {
   });
 
   it('is none that takes many times as long as is usual now and then, for other parameters say', () => {
-    const pace = quickAfter(0.1);
-    const tempo = new LatencyBaseline();
+    const latency = quickAfter(0.1);
+    const baseline = new LatencyBaseline();
     const isQuickAfter = (often: number) => {
-      for (let i = 0; i < 500; i += 1) pace.ran(i % often === 0 ? 15 : 0.1, 100, tempo);
-      return pace.isQuick;
+      for (let i = 0; i < 500; i += 1) latency.ran(i % often === 0 ? 15 : 0.1, 100, baseline);
+      return latency.isQuick;
     };
     expect([50, 8, 50, 4].map(isQuickAfter)).toEqual([true, false, true, false]);
   });
 
   it('may take long where all do', () => {
-    const pace = quickAfter(0.1);
-    const tempo = new LatencyBaseline();
-    for (let i = 0; i < 500; i += 1) pace.ran(i % 4 === 0 ? 10 : 5, 100, tempo);
-    expect(pace.isQuick).toBe(true);
+    const latency = quickAfter(0.1);
+    const baseline = new LatencyBaseline();
+    for (let i = 0; i < 500; i += 1) latency.ran(i % 4 === 0 ? 10 : 5, 100, baseline);
+    expect(latency.isQuick).toBe(true);
   });
 
   it('is a short one', () => {
-    const pace = quickAfter(0.1);
-    pace.wasLong();
-    expect(pace.isQuick).toBe(false);
+    const latency = quickAfter(0.1);
+    latency.wasLong();
+    expect(latency.isQuick).toBe(false);
   });
 });
 
-describe('Tempo', () => {
+describe('the baseline of latencies', () => {
   it('calls long what takes more than 20 ms', () => expect(new LatencyBaseline().longMs).toBe(20));
 
   it('calls long what takes much more than is usual, on a machine where all takes long', () => {
-    const tempo = new LatencyBaseline();
-    for (let i = 0; i < 5_000; i += 1) tempo.ran(10);
-    expect(tempo.longMs).toBeGreaterThan(75);
-    expect(tempo.longMs).toBeLessThan(85);
+    const baseline = new LatencyBaseline();
+    for (let i = 0; i < 5_000; i += 1) baseline.ran(10);
+    expect(baseline.longMs).toBeGreaterThan(75);
+    expect(baseline.longMs).toBeLessThan(85);
   });
 
   it('is not impressed by a few that are very slow', () => {
-    const tempo = new LatencyBaseline();
-    for (let i = 0; i < 5_000; i += 1) tempo.ran(i % 50 === 0 ? 10_000 : 1);
-    expect(tempo.longMs).toBe(20);
+    const baseline = new LatencyBaseline();
+    for (let i = 0; i < 5_000; i += 1) baseline.ran(i % 50 === 0 ? 10_000 : 1);
+    expect(baseline.longMs).toBe(20);
   });
 });

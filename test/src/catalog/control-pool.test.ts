@@ -101,7 +101,8 @@ describe('the control database', () => {
     await expect(hangsUp.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready' });
     await hangsUp.close();
     server.close();
-    const nobody = new ControlPool({ ...database.connection, host: '127.0.0.1', port });
+    // The port that was closed may be another test's by now.
+    const nobody = new ControlPool({ ...database.connection, host: '127.0.0.1', port: 1 });
     await expect(nobody.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready', cause: { code: 'ECONNREFUSED' } });
     await nobody.close();
     const wrong = new ControlPool({ ...database.connection, database: 'nowhere' });

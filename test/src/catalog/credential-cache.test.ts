@@ -4,8 +4,8 @@ import { runInNewContext } from 'node:vm';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ApiKey } from '../../../src/catalog/keys/api-key.ts';
 import { CredentialCache } from '../../../src/catalog/keys/credential-cache.ts';
-import type { KeyState } from '../../../src/catalog/keys/credential-changes.ts';
 import { CredentialIndex, type Entry } from '../../../src/catalog/keys/credential-index.ts';
+import type { KeyState } from '../../../src/catalog/keys/key-state-notifications.ts';
 import type { LiveKeys } from '../../../src/catalog/keys/load-credentials.ts';
 
 const ORGANIZATION = 'org_a1b2c3d4e5f6';
@@ -57,7 +57,7 @@ class Loads {
   readonly load = () => new Promise<LiveKeys | undefined>((resolve) => this.answers.push(resolve));
 
   async answer(at: number, known: LiveKeys | undefined): Promise<void> {
-    await vi.waitFor(() => expect(this.answers.length).toBeGreaterThan(at));
+    await expect.poll(() => this.answers.length).toBeGreaterThan(at);
     this.answers[at]?.(known);
   }
 }
@@ -297,10 +297,11 @@ describe('the index', () => {
     const signal = index.get('org_held')?.keys.get('#org_held')?.credential.revoked;
     for (const name of ['org_3', 'org_4', 'org_5', 'org_6']) index.get(name);
 
-    await vi.waitFor(() => {
+    const known = () => {
       collect();
-      expect([...index.revisions().keys()].sort()).toEqual(['org_3', 'org_4', 'org_5', 'org_6', 'org_held']);
-    });
+      return [...index.revisions().keys()].sort();
+    };
+    await expect.poll(known).toEqual(['org_3', 'org_4', 'org_5', 'org_6', 'org_held']);
     const entry = index.get('org_held')?.keys.get('#org_held');
     expect(entry?.credential.revoked).toBe(signal);
     entry?.controller.abort();

@@ -169,11 +169,12 @@ describe('a sign-up', () => {
 
 describe('the limit of sign-ups', () => {
   test('lets five in an hour through and refuses the sixth, which another address does not notice', async () => {
+    const startedAt = performance.now();
     expect(await signUpTimes(5, '198.51.100.1')).toEqual([4, 3, 2, 1, 0]);
     const refused = opened.catalog.signUps.record(newSignUp({ signupsPerHour: 5 }), from('198.51.100.1'));
     await expect(refused).rejects.toMatchObject({
       kind: 'rate_limited',
-      retryAfterS: expect.toSatisfy((s: number) => s > 3_590 && s <= 3_600),
+      retryAfterS: expect.toSatisfy((s: number) => s >= 3_599 - (performance.now() - startedAt) / 1_000 && s <= 3_600),
     });
     expect(await signUpTimes(1, '198.51.100.2')).toEqual([4]);
   });

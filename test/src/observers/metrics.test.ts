@@ -19,7 +19,7 @@ const observations: readonly Observation[] = [
   { name: 'wire.session.opened', origin, actor },
   { name: 'wire.session.closed', origin, actor, durationMs: 3_000, statements: 2, bytesIn: 10, bytesOut: 20, reason: 'terminate' },
   { name: 'wire.query' },
-  { name: 'wire.query.failed', sqlstate: '42P01' },
+  { name: 'wire.query.failed', organizationId: actor.organizationId, sqlstate: '42P01' },
   { name: 'wire.pinned', reason: 'temp' },
   { name: 'wire.pinned', reason: 'listen' },
   { name: 'wire.unpinned', reason: 'temp' },

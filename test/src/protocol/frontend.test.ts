@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { stringEnd } from '../../../src/protocol/body-reader.ts';
 import {
   decodeFrontendMessage,
   decodePasswordMessage,
@@ -8,6 +7,7 @@ import {
   statementNameStart,
 } from '../../../src/protocol/frontend.ts';
 import { withStatementName } from '../../../src/protocol/frontend-encoder.ts';
+import { stringEnd } from '../../../src/protocol/null-terminated-strings.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

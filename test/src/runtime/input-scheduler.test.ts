@@ -68,6 +68,12 @@ describe('beside another', () => {
     await expect.poll(() => handled).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'b3']);
   });
 
+  it('input that is deferred takes no time until it is handled', () => {
+    expect(busy.begin()).toBe(true);
+    busy.defer({ handleInput: () => {} });
+    expect(busy.startedAt).toBe(0);
+  });
+
   it('new input is not handled before what is deferred, even in a new turn', async () => {
     arrive(busy, 'first', LONG_MS);
     arrive(busy, 'second', LONG_MS);

@@ -21,13 +21,13 @@ beforeEach(async () => {
 const named = (key: string, fingerprint = 'f') => ({ key, fingerprint, contentType: 'application/json' });
 
 async function run(key: string, sql: string, request: Partial<QueryRequest> = {}, fingerprint = 'f') {
-  const wanted = { sql, rowMode: 'array', timeoutMs: 10_000, ...request } as const;
+  const wanted = { sql, rowMode: 'array', timeoutMs: 60_000, ...request } as const;
   const { body, ...reply } = await runQueryOnce(await database.lease(), wanted, named(key, fingerprint));
   return { ...reply, body: body.toString() };
 }
 
 async function transact(key: string, ...sqls: readonly string[]) {
-  const request = { statements: sqls.map((sql) => ({ sql })), rowMode: 'array', timeoutMs: 10_000 } as const;
+  const request = { statements: sqls.map((sql) => ({ sql })), rowMode: 'array', timeoutMs: 60_000 } as const;
   const { body, ...reply } = await runTransactionOnce(await database.lease(), request, named(key));
   return { ...reply, body: body.toString() };
 }
@@ -193,7 +193,7 @@ describe('a transaction with a key', () => {
 
   test('of any isolation level sees what was committed under its key', async () => {
     const statements = [{ sql: 'INSERT INTO t SELECT 1 FROM pg_sleep(0.05)' }];
-    const request = { statements, rowMode: 'array', timeoutMs: 10_000, isolationLevel: 'serializable' } as const;
+    const request = { statements, rowMode: 'array', timeoutMs: 60_000, isolationLevel: 'serializable' } as const;
     const attempt = async () => runTransactionOnce(await database.lease(), request, named('k'));
     for (let round = 0; round < 4; round++) await Promise.allSettled([attempt(), attempt(), attempt()]);
     expect(await attempt()).toMatchObject({ isReplay: true });
@@ -209,7 +209,7 @@ describe('a transaction with a key', () => {
 
 describe('a migration with a key', () => {
   const migrate = async (key: string, request: { readonly name: string; readonly sql: string; readonly transaction?: boolean }) => {
-    const { body, ...reply } = await applyMigrationOnce(await database.lease(), { timeoutMs: 10_000, ...request }, named(key));
+    const { body, ...reply } = await applyMigrationOnce(await database.lease(), { timeoutMs: 60_000, ...request }, named(key));
     return { ...reply, body: JSON.parse(body.toString()) };
   };
 

@@ -17,7 +17,7 @@ const finalBytes = (error: Error) => Buffer.from(`${JSON.stringify({ error: erro
 
 async function start(sql: string, rowMode: RowMode = 'object', signal?: AbortSignal) {
   const format = linesFormat(rowMode);
-  const request = { sql, rowMode, format, finalBytes, timeoutMs: 20_000, ...(signal === undefined ? {} : { signal }) };
+  const request = { sql, rowMode, format, finalBytes, timeoutMs: 60_000, ...(signal === undefined ? {} : { signal }) };
   return runQuery(await database.lease(), request);
 }
 

@@ -17,11 +17,11 @@ beforeEach(async () => {
 });
 
 async function apply(sql: string, request: Partial<MigrationRequest> = {}): Promise<MigrationReply> {
-  return applyMigration(await database.lease(), { name: '001-first', sql, timeoutMs: 20_000, ...request });
+  return applyMigration(await database.lease(), { name: '001-first', sql, timeoutMs: 60_000, ...request });
 }
 
 async function list() {
-  return listMigrations(await database.lease(), { timeoutMs: 10_000 });
+  return listMigrations(await database.lease(), { timeoutMs: 60_000 });
 }
 
 async function exists(relation: string): Promise<boolean> {

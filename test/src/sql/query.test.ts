@@ -26,7 +26,7 @@ interface Reply {
 }
 
 async function run(sql: string, request: Partial<QueryRequest> = {}): Promise<Reply> {
-  const { body, done } = await runQuery(await database.lease(), { sql, rowMode: 'object', timeoutMs: 10_000, ...request });
+  const { body, done } = await runQuery(await database.lease(), { sql, rowMode: 'object', timeoutMs: 60_000, ...request });
   await done;
   return JSON.parse(body.toString());
 }

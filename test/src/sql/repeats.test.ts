@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => database.close());
 
 async function runOn(lease: Lease, sql: string, params: readonly JsonValue[] = [], more: Partial<QueryRequest> = {}) {
-  const { body, done } = await runQuery(lease, { sql, params, rowMode: 'array', timeoutMs: 10_000, ...more });
+  const { body, done } = await runQuery(lease, { sql, params, rowMode: 'array', timeoutMs: 60_000, ...more });
   await done;
   return JSON.parse(body.toString());
 }
@@ -226,7 +226,7 @@ describe('the next request finds nothing of', () => {
     await run("SELECT nextval('numbers')");
     await expect(run('SELECT lastval()')).rejects.toMatchObject({ fields: { code: '55000' } });
     const statements = [{ sql: "SELECT nextval('numbers')" }, { sql: 'SELECT lastval() = currval($1)', params: ['numbers'] }];
-    const reply = await runTransaction(await database.lease(), { statements, rowMode: 'array', timeoutMs: 5_000 });
+    const reply = await runTransaction(await database.lease(), { statements, rowMode: 'array', timeoutMs: 60_000 });
     expect(JSON.parse(reply.body.toString()).results[1].rows).toEqual([[true]]);
   });
 
@@ -245,7 +245,7 @@ test('a transaction asks once for the types of a statement that comes again and 
   const lease = await database.lease();
   const write = vi.spyOn(lease.backend, 'write');
   const statements = Array.from({ length: 1_000 }, (_, id) => ({ sql: 'INSERT INTO docs VALUES ($1, $2)', params: [id, { id }] }));
-  await runTransaction(lease, { statements, rowMode: 'array', timeoutMs: 20_000 });
+  await runTransaction(lease, { statements, rowMode: 'array', timeoutMs: 60_000 });
   // What is asked is waited for, behind a Flush; the others follow without waiting, in as few portions as there are turns.
   const sent = frontendMessages(Buffer.concat(write.mock.calls.map(([bytes]) => bytes)));
   expect(sent.filter((type) => type === 'H')).toHaveLength(1);
@@ -262,7 +262,7 @@ test('but asks again when the transaction itself has changed them', async () => 
     insert,
     { sql: 'SELECT v FROM changing' },
   ];
-  const reply = await runTransaction(await database.lease(), { statements, rowMode: 'array', timeoutMs: 5_000 });
+  const reply = await runTransaction(await database.lease(), { statements, rowMode: 'array', timeoutMs: 60_000 });
   expect(JSON.parse(reply.body.toString()).results[4].rows).toEqual([[null], [['a']]]);
 });
 

@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 
 async function runOn(lease: Lease, sql: string, params: readonly JsonValue[], more: Partial<QueryRequest> = {}) {
-  const { body, done } = await runQuery(lease, { sql, params, rowMode: 'array', timeoutMs: 20_000, ...more });
+  const { body, done } = await runQuery(lease, { sql, params, rowMode: 'array', timeoutMs: 60_000, ...more });
   const document = JSON.parse(body instanceof Readable ? await text(body) : body.toString());
   await done;
   return { document, isStream: body instanceof Readable };

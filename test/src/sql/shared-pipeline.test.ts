@@ -27,7 +27,7 @@ test('however many backends an organization has at work, few are looked at', asy
   const leases = await Promise.all(Array.from({ length: BACKENDS }, () => database.lease()));
   const [tenant] = leases.map((lease) => lease.tenant);
   if (tenant === undefined) throw new Error('no lease');
-  const request = () => ({ sql: GUARDED, rowMode: 'array' as const, timeoutMs: 20_000 });
+  const request = () => ({ sql: GUARDED, rowMode: 'array' as const, timeoutMs: 60_000 });
   for (const lease of leases) await (await runQuery(lease, request())).done;
   const queries = new QueryScheduler(
     { lease: () => database.lease(), mayKeepBusy: () => true },

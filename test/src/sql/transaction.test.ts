@@ -5,7 +5,7 @@ import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
 import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
 import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { jsonFormat } from '../../../src/sql/result/formats/json-format.ts';
-import { SqlSession } from '../../../src/sql/session/session.ts';
+import { SqlSession } from '../../../src/sql/session/sql-session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -31,7 +31,7 @@ async function run(list: Statements, request: Partial<TransactionRequest> = {}) 
   const { body, results } = await runTransaction(await database.lease(), {
     statements: list,
     rowMode: 'object',
-    timeoutMs: 10_000,
+    timeoutMs: 60_000,
     ...request,
   });
   const document = JSON.parse(body.toString());

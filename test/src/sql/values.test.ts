@@ -40,7 +40,7 @@ async function setForRole(setting: string, value: string): Promise<void> {
 }
 
 async function reply(sql: string, rowMode: 'object' | 'array'): Promise<string> {
-  const { body, done } = await runQuery(await database.lease(), { sql, rowMode, timeoutMs: 10_000 });
+  const { body, done } = await runQuery(await database.lease(), { sql, rowMode, timeoutMs: 60_000 });
   await done;
   return body.toString();
 }
@@ -267,7 +267,7 @@ describe('whatever an organization has set for itself, values come in the same f
 
   test('and so do they go: null in an array is NULL', async () => {
     await setForRole('array_nulls', 'off');
-    const request = { sql: 'SELECT $1::text[], ($1::text[])[1] IS NULL', params: [[null]], rowMode: 'array', timeoutMs: 10_000 } as const;
+    const request = { sql: 'SELECT $1::text[], ($1::text[])[1] IS NULL', params: [[null]], rowMode: 'array', timeoutMs: 60_000 } as const;
     const { body, done } = await runQuery(await database.lease(), request);
     await done;
     expect(body.toString()).toContain('"rows":[[[null],true]]');

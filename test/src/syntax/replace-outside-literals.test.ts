@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { replaceOutsideLiterals } from '../../../src/syntax/replace-outside-literals.ts';
-import { deallocatedNames } from '../../../src/syntax/traits/session-traits.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>
@@ -19,17 +18,6 @@ describe('a change to the code in an SQL text', () => {
     ['', ''],
   ])('%j', (text, changed) => {
     expect(shout(text)).toBe(changed);
-  });
-});
-
-describe('DEALLOCATE', () => {
-  it('has its name found, however it is written', () => {
-    expect(deallocatedNames('deallocate s1; DEALLOCATE PREPARE "S ""1"""; deallocate S2')).toEqual(['s1', 'S "1"', 's2']);
-    expect(deallocatedNames('deallocate all; DEALLOCATE PREPARE ALL')).toEqual([]);
-  });
-
-  it('is not found in strings and comments', () => {
-    expect(deallocatedNames("insert into log values ('deallocate s1') -- deallocate s1")).toEqual([]);
   });
 });
 

@@ -1,6 +1,6 @@
-import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/scanner.ts';
-import { TableReader, type Tables } from './tables.ts';
-import { type Piece, pathStart, pieceOf } from './tokens-and-dotted-names.ts';
+import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/tokens/scanner.ts';
+import { TableReader, type Tables } from './tables-of-statement.ts';
+import { pathStart, type SqlToken, tokenOf } from './tokens-and-dotted-names.ts';
 
 /** What stands at the cursor, and what the statement around it says. */
 export interface Cursor extends Tables {
@@ -39,57 +39,58 @@ function moved(cursor: Cursor | undefined, by: number): Cursor | undefined {
 
 function read(text: string, at: number): Cursor | undefined {
   const lexer = new Lexer(text);
-  let pieces: Piece[] = [];
+  let tokens: SqlToken[] = [];
   while (lexer.next() !== Token.End) {
-    const piece = pieceOf(lexer);
-    if (piece.mark === ';') {
-      if (piece.start >= at) break;
-      pieces = [];
+    const token = tokenOf(lexer);
+    if (token.punctuation === ';') {
+      if (token.start >= at) break;
+      tokens = [];
       continue;
     }
-    const isInside = piece.start < at && (at < piece.end || (at === piece.end && piece.isOpen));
-    if (isInside && piece.kind === Token.DollarString) return inBody(text, piece, at);
-    if (isInside && isString(piece.kind)) return undefined;
-    pieces.push(piece);
+    const isInside = token.start < at && (at < token.end || (at === token.end && token.isOpen));
+    if (isInside && token.kind === Token.DollarString) return inBody(text, token, at);
+    if (isInside && isString(token.kind)) return undefined;
+    tokens.push(token);
   }
-  return cursorAt(text, pieces, at);
+  return cursorAt(text, tokens, at);
 }
 
 /** The body of a function is read like a text of its own. */
-function inBody(text: string, { start, end, isOpen }: Piece, at: number): Cursor | undefined {
+function inBody(text: string, { start, end, isOpen }: SqlToken, at: number): Cursor | undefined {
   const tag = text.indexOf('$', start + 1) + 1 - start;
   const [bodyStart, bodyEnd] = [start + tag, isOpen ? end : end - tag];
   return at < bodyStart || at > bodyEnd ? undefined : moved(read(text.slice(bodyStart, bodyEnd), at - bodyStart), bodyStart);
 }
 
-function cursorAt(text: string, pieces: readonly Piece[], at: number): Cursor | undefined {
-  const after = pieces.findIndex(({ start, end }) => start >= at || end >= at);
-  const index = after < 0 ? pieces.length : after;
-  const piece = pieces[index];
-  const isTyped = piece !== undefined && piece.start < at;
-  if (isTyped && (piece.name === undefined ? piece.mark === '' && piece.kind !== Token.Operator : isClosedAt(piece, at))) return undefined;
-  const isName = isTyped && piece.name !== undefined;
-  // After a mark that ends at the cursor, the name would be the next piece.
+function cursorAt(text: string, tokens: readonly SqlToken[], at: number): Cursor | undefined {
+  const after = tokens.findIndex(({ start, end }) => start >= at || end >= at);
+  const index = after < 0 ? tokens.length : after;
+  const token = tokens[index];
+  const isTyped = token !== undefined && token.start < at;
+  if (isTyped && (token.name === undefined ? token.punctuation === '' && token.kind !== Token.Operator : isClosedAt(token, at)))
+    return undefined;
+  const isName = isTyped && token.name !== undefined;
+  // After punctuation that ends at the cursor, the name would be the next token.
   const here = isTyped && !isName ? index + 1 : index;
-  if (!isName && isInComment(text, pieces[here - 1]?.end ?? 0, at)) return undefined;
-  const first = pathStart(pieces, here);
-  if (pieces[here - 1]?.mark === '.' && (first === here || pieces[here - 1]?.end !== (isName ? piece.start : at))) return undefined;
-  if (first === here && isAlias(pieces, here)) return undefined;
-  const path = pieces.slice(first, here).flatMap(({ name }) => (name === undefined ? [] : [name]));
-  const isQuoted = isName && isQuotedIdentifier(piece.kind);
-  const from = isName ? piece.start : at;
+  if (!isName && isInComment(text, tokens[here - 1]?.end ?? 0, at)) return undefined;
+  const first = pathStart(tokens, here);
+  if (tokens[here - 1]?.punctuation === '.' && (first === here || tokens[here - 1]?.end !== (isName ? token.start : at))) return undefined;
+  if (first === here && isAlias(tokens, here)) return undefined;
+  const path = tokens.slice(first, here).flatMap(({ name }) => (name === undefined ? [] : [name]));
+  const isQuoted = isName && isQuotedIdentifier(token.kind);
+  const from = isName ? token.start : at;
   return {
     path,
     typed: isQuoted ? text.slice(from + 1, at).replaceAll('""', '"') : text.slice(from, at),
     isQuoted,
     from,
-    to: isQuoted && !piece.isOpen ? piece.end : at,
-    ...new TableReader(pieces, first, isName ? here : here - 1).read(),
+    to: isQuoted && !token.isOpen ? token.end : at,
+    ...new TableReader(tokens, first, isName ? here : here - 1).read(),
   };
 }
 
 /** `"name"` with the cursor behind it. */
-function isClosedAt({ kind, end, isOpen }: Piece, at: number): boolean {
+function isClosedAt({ kind, end, isOpen }: SqlToken, at: number): boolean {
   return isQuotedIdentifier(kind) && !isOpen && end === at;
 }
 
@@ -103,15 +104,15 @@ const NO_NAME_FOLLOWS = new Set(['ALWAYS', 'DEFAULT']);
 /** Without one of these before it, in the same parentheses, AS is not in a query. */
 const IN_QUERY = new Set(['SELECT', 'FROM', 'UPDATE', 'RETURNING', 'INTO']);
 
-/** Whether an alias begins at this piece: a name that is new, so that nothing known can be meant. */
-function isAlias(pieces: readonly Piece[], at: number): boolean {
-  if (pieces[at - 1]?.word !== 'AS' || NO_NAME_FOLLOWS.has(pieces[at - 2]?.word ?? '')) return false;
+/** Whether an alias begins at this token: a name that is new, so that nothing known can be meant. */
+function isAlias(tokens: readonly SqlToken[], at: number): boolean {
+  if (tokens[at - 1]?.word !== 'AS' || NO_NAME_FOLLOWS.has(tokens[at - 2]?.word ?? '')) return false;
   let closed = 0;
   for (let index = at - 2; index >= 0; index -= 1) {
-    const { mark, word } = pieces[index] ?? { mark: '', word: '' };
-    if (mark === ')') closed += 1;
-    else if (mark === '(' && closed > 0) closed -= 1;
-    else if (mark === '(') return false;
+    const { punctuation, word } = tokens[index] ?? { punctuation: '', word: '' };
+    if (punctuation === ')') closed += 1;
+    else if (punctuation === '(' && closed > 0) closed -= 1;
+    else if (punctuation === '(') return false;
     else if (closed === 0 && IN_QUERY.has(word)) return true;
   }
   return false;

@@ -1,5 +1,5 @@
 /** How well a name answers what is typed; 0: it does not. Without anything typed all names are equal. */
-export function matchOf(name: string, typed: string): number {
+export function matchScore(name: string, typed: string): number {
   if (typed === '') return 1;
   const lower = name.toLowerCase();
   const at = lower.indexOf(typed);
@@ -31,7 +31,7 @@ export class Ranking<T> {
   add<Item>(items: Iterable<Item>, weight: number, nameOf: (item: Item) => string, make: (item: Item) => T): void {
     for (const item of items) {
       const name = nameOf(item);
-      const match = matchOf(name, this.#typed);
+      const match = matchScore(name, this.#typed);
       if (match > 0) this.#candidates.push({ score: match * MATCH_WEIGHT + weight, name, make: () => make(item) });
     }
   }

@@ -4,7 +4,7 @@ import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import type { Cursor } from './cursor.ts';
 import { NAMELIKE_KEYWORDS, OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './keywords-and-types.ts';
 import { Ranking } from './match.ts';
-import type { NamedTable } from './tables.ts';
+import type { NamedTable } from './tables-of-statement.ts';
 
 /** What can stand at the cursor. */
 export interface Option {

@@ -1,8 +1,8 @@
-import { lowerCase } from '../../../../src/syntax/characters.ts';
-import { isQuotedIdentifier, type Lexer, Token, type TokenKind } from '../../../../src/syntax/scanner.ts';
+import { lowerCase } from '../../../../src/syntax/tokens/characters.ts';
+import { isQuotedIdentifier, type Lexer, Token, type TokenKind } from '../../../../src/syntax/tokens/scanner.ts';
 
-/** A token. */
-export interface Piece {
+/** A token of the text, and what it says. */
+export interface SqlToken {
   readonly kind: TokenKind;
   readonly start: number;
   readonly end: number;
@@ -11,56 +11,57 @@ export interface Piece {
   /** An unquoted identifier or a keyword, in upper case; else empty. */
   readonly word: string;
   /** A punctuation character; else empty. */
-  readonly mark: string;
+  readonly punctuation: string;
   /** What it names, if it is an identifier. */
   readonly name: string | undefined;
 }
 
-export function pieceOf({ text, kind, start, end, terminated }: Lexer): Piece {
-  const token = kind === Token.Word || kind === Token.Punctuation || isQuotedIdentifier(kind) ? text.slice(start, end) : '';
+export function tokenOf({ text, kind, start, end, terminated }: Lexer): SqlToken {
+  const written = kind === Token.Word || kind === Token.Punctuation || isQuotedIdentifier(kind) ? text.slice(start, end) : '';
   return {
     kind,
     start,
     end,
     isOpen: !terminated,
-    word: kind === Token.Word ? token.toUpperCase() : '',
-    mark: kind === Token.Punctuation ? token : '',
-    name: nameOf(kind, token, terminated),
+    word: kind === Token.Word ? written.toUpperCase() : '',
+    punctuation: kind === Token.Punctuation ? written : '',
+    name: nameOf(kind, written, terminated),
   };
 }
 
-function nameOf(kind: TokenKind, token: string, isTerminated: boolean): string | undefined {
-  if (kind === Token.Word) return lowerCase(token);
-  if (kind === Token.QuotedIdentifier) return token.slice(1, isTerminated ? -1 : undefined).replaceAll('""', '"');
-  return kind === Token.UnicodeIdentifier ? token : undefined;
+function nameOf(kind: TokenKind, written: string, isTerminated: boolean): string | undefined {
+  if (kind === Token.Word) return lowerCase(written);
+  if (kind === Token.QuotedIdentifier) return written.slice(1, isTerminated ? -1 : undefined).replaceAll('""', '"');
+  return kind === Token.UnicodeIdentifier ? written : undefined;
 }
 
 /** Names joined by dots, without white space between them. */
-export function pathFrom(pieces: readonly Piece[], at: number): { readonly names: readonly string[]; readonly next: number } {
+export function pathFrom(tokens: readonly SqlToken[], at: number): { readonly names: readonly string[]; readonly next: number } {
   const names: string[] = [];
   let next = at;
   for (;;) {
-    const { name } = pieces[next] ?? {};
+    const { name } = tokens[next] ?? {};
     if (name === undefined) return { names, next };
     names.push(name);
     next += 1;
-    if (!isDotBetween(pieces, next)) return { names, next };
+    if (!isDotBetween(tokens, next)) return { names, next };
     next += 1;
   }
 }
 
 /** Whether this is a dot with a name on both sides. */
-function isDotBetween(pieces: readonly Piece[], at: number): boolean {
-  const [before, dot, after] = [pieces[at - 1], pieces[at], pieces[at + 1]];
-  return dot?.mark === '.' && before?.end === dot.start && after?.start === dot.end && after.name !== undefined;
+function isDotBetween(tokens: readonly SqlToken[], at: number): boolean {
+  const [before, dot, after] = [tokens[at - 1], tokens[at], tokens[at + 1]];
+  return dot?.punctuation === '.' && before?.end === dot.start && after?.start === dot.end && after.name !== undefined;
 }
 
-/** Where the names begin that are joined by dots, and end before this piece with a dot. */
-export function pathStart(pieces: readonly Piece[], at: number): number {
+/** Where the names begin that are joined by dots, and end before this token with a dot. */
+export function pathStart(tokens: readonly SqlToken[], at: number): number {
   let start = at;
   for (;;) {
-    const [name, dot, next] = [pieces[start - 2], pieces[start - 1], pieces[start]];
-    const joins = dot?.mark === '.' && name?.name !== undefined && name.end === dot.start && (start === at || next?.start === dot.end);
+    const [name, dot, next] = [tokens[start - 2], tokens[start - 1], tokens[start]];
+    const joins =
+      dot?.punctuation === '.' && name?.name !== undefined && name.end === dot.start && (start === at || next?.start === dot.end);
     if (!joins) return start;
     start -= 2;
   }

@@ -61,6 +61,12 @@ export interface Range {
   readonly to: number;
 }
 
+/** The cells in these rows and columns. */
+export interface Selection {
+  readonly rows: Range;
+  readonly columns: Range;
+}
+
 export function rowsInView({ top, shift }: Scroll, rowCount: number, height: number): Range {
   const first = Math.floor((top - shift) / ROW_PX);
   const to = Math.min(rowCount, first + Math.ceil(height / ROW_PX) + 1 + SPARE_ROWS);

@@ -1,5 +1,5 @@
 import type { Range } from './geometry.ts';
-import type { GridSource } from './source.ts';
+import type { GridSource } from './grid-source.ts';
 
 export interface CellCommand {
   readonly title: string;

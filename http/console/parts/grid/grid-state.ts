@@ -1,8 +1,7 @@
 import { batch, type ReadonlySignal, signal } from '@preact/signals';
 import { formatType } from '../../format.ts';
-import type { Selection } from './copy-formats.ts';
-import { Columns, type Range, ROW_PX, rowsInView, type Scroll, scrolled, scrollTo, scrollToRow } from './geometry.ts';
-import type { GridSource } from './source.ts';
+import { Columns, type Range, ROW_PX, rowsInView, type Scroll, type Selection, scrolled, scrollTo, scrollToRow } from './geometry.ts';
+import type { GridSource } from './grid-source.ts';
 import { previewOf } from './value-text.ts';
 
 export interface Cell {

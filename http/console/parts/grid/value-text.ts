@@ -42,7 +42,7 @@ export function isNull(json: string): boolean {
   return json === 'null';
 }
 
-/** Such values stand at the right. */
+/** Whether values of this type are aligned to the right. */
 export function isNumeric(type: string): boolean {
   const { form, isArray } = typeForm(type);
   return form === 'number' && !isArray;

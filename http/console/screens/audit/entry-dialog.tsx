@@ -3,7 +3,7 @@ import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import type { AuditEntry } from './audit.ts';
+import type { AuditEntry } from './audit-calls.ts';
 
 export interface EntryDialogProps {
   readonly entry: AuditEntry;

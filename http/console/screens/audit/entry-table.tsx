@@ -1,6 +1,6 @@
 import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { type Column, Table } from '../../parts/table.tsx';
-import type { AuditEntry } from './audit.ts';
+import type { AuditEntry } from './audit-calls.ts';
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'Time', cell: ({ occurredAt }) => <time title={occurredAt}>{formatTime(occurredAt)}</time> },

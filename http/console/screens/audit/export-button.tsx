@@ -3,7 +3,7 @@ import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { say, sayError } from '../../shell/toasts.tsx';
 import { exportAudit } from './export.ts';
-import { filters, searchOf } from './filters.ts';
+import { filters, searchOf } from './filters-and-cursors.ts';
 
 /** It goes on while another screen is shown. */
 const running = signal<{ readonly entries: number; readonly cancel: () => void } | undefined>(undefined);

@@ -1,6 +1,6 @@
 import { asApiError, isAbort } from '../../api/api-error.ts';
 import { type FileSink, openFileSink } from '../../downloads/file-sink.ts';
-import { type AuditPage, type AuditSearch, searchAudit } from './audit.ts';
+import { type AuditPage, type AuditSearch, searchAudit } from './audit-calls.ts';
 
 /** The most that the API gives in a page. */
 const PAGE_ENTRIES = 1_000;

@@ -2,8 +2,8 @@ import { useEffect, useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
 import { Choice, Field } from '../../parts/fields.tsx';
-import { auditActions } from './audit.ts';
-import { type Filters, filters, NO_FILTERS, PERIODS, setFilters } from './filters.ts';
+import { auditActions } from './audit-calls.ts';
+import { type Filters, filters, NO_FILTERS, PERIODS, setFilters } from './filters-and-cursors.ts';
 
 const OUTCOMES = [
   ['', 'any'],

@@ -2,8 +2,8 @@ import { signal } from '@preact/signals';
 import { formatCount, formatTime } from '../../format.ts';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
-import { type AuditVerification, verifyAudit } from './audit.ts';
+import { me } from '../../session/me.ts';
+import { type AuditVerification, verifyAudit } from './audit-calls.ts';
 
 type State = { readonly isBusy: true } | { readonly error: unknown } | { readonly at: string; readonly found: AuditVerification };
 

@@ -5,7 +5,7 @@ import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Section } from '../../parts/layout/section.tsx';
 import { Tabs } from '../../parts/layout/tabs.tsx';
-import { type Me, me } from '../../session/session.ts';
+import { type Me, me } from '../../session/me.ts';
 import { snippetsFor } from './snippets.ts';
 
 const chosen = signal('psql');

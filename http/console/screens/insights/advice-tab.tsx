@@ -7,8 +7,8 @@ import { Empty } from '../../parts/empty.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-screen-state.ts';
-import { textOf } from './advice-texts.ts';
-import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
+import { textOfRule } from './advice-texts.ts';
+import { type Advice, type AdviceReply, readAdvice } from './insights-calls.ts';
 import { MigrationButton } from './migration-button.tsx';
 
 /** What could be better in the schema. */
@@ -57,12 +57,12 @@ function Groups({ reply: { advice, isComplete } }: { readonly reply: AdviceReply
   );
 }
 
-/** So many objects of a rule are shown at first. */
+/** How many objects of a rule are shown at first. */
 const SHOWN_FIRST = 5;
 
 function Group({ rule, found }: { readonly rule: string; readonly found: readonly Advice[] }) {
   const [isWhole, setWhole] = useState(false);
-  const { title, why, caution, isAlike = false } = textOf(rule);
+  const { title, why, caution, isAlike = false } = textOfRule(rule);
   const cures = found.flatMap(({ cure }) => (cure === null ? [] : [cure]));
   const isWarning = found[0]?.severity === 'warning';
   const rest = found.length - SHOWN_FIRST;

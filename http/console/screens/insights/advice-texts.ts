@@ -69,6 +69,6 @@ const RULES: Readonly<Record<string, RuleText>> = {
   },
 };
 
-export function textOf(rule: string): RuleText {
+export function textOfRule(rule: string): RuleText {
   return RULES[rule] ?? { title: rule.replaceAll('_', ' '), why: '' };
 }

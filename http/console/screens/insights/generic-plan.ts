@@ -1,7 +1,7 @@
 import { leadingKeywords } from '../../../../src/syntax/leading-keywords.ts';
-import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
+import { Lexer, Token } from '../../../../src/syntax/tokens/scanner.ts';
 import { call } from '../../api/client.ts';
-import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
+import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights-calls.ts';
 
 const PLANNED = new Set(['SELECT', 'WITH', 'INSERT', 'UPDATE', 'DELETE', 'MERGE', 'VALUES', 'TABLE']);
 
@@ -17,8 +17,8 @@ interface TransactionReply {
 }
 
 /**
- * The plan that holds for whatever stands in place of $1, $2, …: the generic plan of a prepared statement. EXPLAIN (GENERIC_PLAN) would
- * plan for the values that a call has to send with such a text. Nothing is executed.
+ * The generic plan of the statement, which does not depend on the values of $1, $2, …. EXPLAIN (GENERIC_PLAN) cannot be used: the API
+ * requires a value for each parameter, and PostgreSQL would plan with these values. Nothing is executed.
  */
 export async function explain({ sql }: QueryStatistic, signal: AbortSignal): Promise<string> {
   const nulls = Array.from({ length: countParameters(sql) }, () => 'NULL');

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { goTo } from '../../shell/route.ts';
 import { begin, draft } from '../migrations/draft.ts';
 

@@ -7,8 +7,8 @@ import { Empty } from '../../parts/empty.tsx';
 import { Choice } from '../../parts/fields.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import { me } from '../../session/session.ts';
-import { QUERIES_MAX, type QueryOrder, type QueryStatistic, type QueryStatistics, readQueries } from './insights.ts';
+import { me } from '../../session/me.ts';
+import { QUERIES_MAX, type QueryOrder, type QueryStatistic, type QueryStatistics, readQueries } from './insights-calls.ts';
 import { QueryDialog } from './query-dialog.tsx';
 
 const ORDERS = [

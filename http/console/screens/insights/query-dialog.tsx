@@ -8,7 +8,7 @@ import { Dialog } from '../../parts/dialog.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-screen-state.ts';
 import { explain, whyNoPlan } from './generic-plan.ts';
-import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
+import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights-calls.ts';
 
 export interface QueryDialogProps {
   readonly of: QueryStatistic;

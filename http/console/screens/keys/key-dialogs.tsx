@@ -5,12 +5,10 @@ import { ShownKey } from '../../parts/copying/shown-key.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Choice } from '../../parts/fields.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { me, type Scope } from '../../session/session.ts';
+import { type Me, me, type Scope } from '../../session/me.ts';
 import { DialogForm } from './dialog-form.tsx';
 import { expiryOf } from './expiry.ts';
-import { detailsOf, type KeyDraft, KeyFields } from './key-fields.tsx';
 import {
-  connectionStringOf,
   createKey,
   isOfThisPage,
   type Key,
@@ -20,7 +18,8 @@ import {
   rotateKey,
   SCOPE_MEANINGS,
   updateKey,
-} from './keys.ts';
+} from './key-calls.ts';
+import { detailsOf, type KeyDraft, KeyFields } from './key-fields.tsx';
 
 interface Closable {
   readonly onClose: () => void;
@@ -152,4 +151,9 @@ export function MadeKeyDialog({ made, onClose }: Closable & { readonly made: Mad
       </div>
     </Dialog>
   );
+}
+
+/** How to connect with it, as a URL. */
+function connectionStringOf(apiKey: string, { connectionString }: Pick<Me, 'connectionString'>): string {
+  return connectionString.replace(/^(postgres:\/\/[^@]*)@/, `$1:${apiKey}@`);
 }

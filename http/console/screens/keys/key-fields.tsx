@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { Choice, Field } from '../../parts/fields.tsx';
 import { type Expiry, instantOf, LIFETIMES } from './expiry.ts';
-import type { KeyDetails } from './keys.ts';
+import type { KeyDetails } from './key-calls.ts';
 
 /** What stands in the fields. */
 export interface KeyDraft {

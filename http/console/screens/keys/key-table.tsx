@@ -2,8 +2,8 @@ import { formatAgo, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import type { Key } from './keys.ts';
-import { isOfThisPage } from './keys.ts';
+import type { Key } from './key-calls.ts';
+import { isOfThisPage } from './key-calls.ts';
 
 /** What is going to happen to a key. */
 export type Deed = 'edit' | 'rotate' | 'revoke';

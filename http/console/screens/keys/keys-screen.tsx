@@ -5,13 +5,13 @@ import { Button } from '../../parts/button.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Section } from '../../parts/layout/section.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
+import { type Me, me } from '../../session/me.ts';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
-import { type Me, me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { say } from '../../shell/toasts.tsx';
+import { type Key, listKeys, type MadeKey, SCOPE_MEANINGS } from './key-calls.ts';
 import { CreateDialog, EditDialog, MadeKeyDialog, RevokeDialog, RotateDialog } from './key-dialogs.tsx';
 import { type Deed, KeyTable } from './key-table.tsx';
-import { type Key, listKeys, type MadeKey, SCOPE_MEANINGS } from './keys.ts';
 
 const LEAD = 'Each program should have a key of its own: then one can end without the others.';
 

@@ -1,6 +1,6 @@
 import { effect, type Signal, signal } from '@preact/signals';
 import { keepText, keptText } from '../../session/session-storage.ts';
-import type { MigrationRequest } from './migrations.ts';
+import type { MigrationRequest } from './migration-calls.ts';
 
 /** The migration that is being written. */
 export interface Draft {

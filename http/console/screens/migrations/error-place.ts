@@ -1,6 +1,5 @@
 import { ApiError, type Problem } from '../../api/api-error.ts';
-import type { EditorError } from '../../editor/editor-handle.ts';
-import { rangeAtPlace } from '../../editor/error-range.ts';
+import { type EditorError, rangeAtPlace } from '../../editor/error-range.ts';
 import type { Draft } from './draft.ts';
 import type { Place } from './error-excerpt.ts';
 import type { Outcome } from './run-migration.ts';

@@ -7,7 +7,7 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { goTo } from '../../shell/route.ts';
 import { begin } from './draft.ts';
-import { type Migration, type MigrationSql, SHOWN_MAX_CHARACTERS, sqlOf } from './migrations.ts';
+import { type Migration, type MigrationSql, SHOWN_MAX_CHARACTERS, sqlOf } from './migration-calls.ts';
 import { outcome } from './run-migration.ts';
 
 /** One migration of the history, with its SQL. */

@@ -6,12 +6,12 @@ import { Empty } from '../../parts/empty.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
+import { me } from '../../session/me.ts';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
-import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
+import { listMigrations, type Migration } from './migration-calls.ts';
 import { MigrationDialog } from './migration-dialog.tsx';
-import { listMigrations, type Migration } from './migrations.ts';
 import { NewMigration } from './new-migration.tsx';
 
 const LEAD = 'Changes of the schema, each applied once. The history is a table of the database, and part of a dump.';

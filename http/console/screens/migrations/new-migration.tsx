@@ -1,13 +1,13 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Editor, type EditorProps } from '../../editor/editor.tsx';
-import type { EditorError } from '../../editor/editor-handle.ts';
+import type { EditorError } from '../../editor/error-range.ts';
 import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Checkbox, Choice, Field } from '../../parts/fields.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';

@@ -4,7 +4,7 @@ import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { excerptOf } from './error-excerpt.ts';
 import { placeOf } from './error-place.ts';
-import type { MigrationRequest, MigrationWarning } from './migrations.ts';
+import type { MigrationRequest, MigrationWarning } from './migration-calls.ts';
 import { type Outcome, run } from './run-migration.ts';
 
 export function OutcomeNotice({ of: known }: { readonly of: Outcome }) {

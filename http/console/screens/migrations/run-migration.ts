@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { isAbort } from '../../api/api-error.ts';
 import { type Draft, requestOf } from './draft.ts';
-import { type MigrationReply, type MigrationRequest, runMigration } from './migrations.ts';
+import { type MigrationReply, type MigrationRequest, runMigration } from './migration-calls.ts';
 
 export type Outcome =
   | { readonly state: 'running'; readonly request: MigrationRequest; readonly cancel: () => void }

@@ -7,7 +7,7 @@ import { Empty } from '../../parts/empty.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { type Command, screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { openChange } from './changes/open-change.ts';

@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import { hasWords } from '../../has-words.ts';
-import { programOf, type Session } from './sessions.ts';
+import type { Session } from './session-calls.ts';
+import { programOf } from './session-labels.tsx';
 
 export type Shown = 'all' | 'active' | 'transaction' | 'pinned' | 'http';
 

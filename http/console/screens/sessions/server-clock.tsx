@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { formatTime } from '../../format.ts';
-import type { SessionList } from './sessions.ts';
+import type { SessionList } from './session-calls.ts';
 
 /** What the server's clock shows, in ms. It stands still while the list does. */
 const serverNow = signal(Date.now());

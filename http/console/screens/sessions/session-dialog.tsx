@@ -5,8 +5,8 @@ import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { Elapsed } from './server-clock.tsx';
-import { StateTag } from './session-table.tsx';
-import { canCancel, programOf, type Session, type SessionSignal, STATE_MEANINGS } from './sessions.ts';
+import { canCancel, type Session, type SessionSignal } from './session-calls.ts';
+import { programOf, STATE_MEANINGS, StateTag } from './session-labels.tsx';
 
 export interface SessionDialogProps {
   readonly session: Session;

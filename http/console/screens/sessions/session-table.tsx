@@ -1,8 +1,9 @@
 import { Button } from '../../parts/button.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { Elapsed } from './server-clock.tsx';
-import { canCancel, programOf, type Session, type SessionSignal, type SessionState, STATE_MEANINGS } from './sessions.ts';
+import { canCancel, type Session, type SessionSignal } from './session-calls.ts';
+import { programOf, StateTag } from './session-labels.tsx';
 
 export interface SessionTableProps {
   readonly sessions: readonly Session[];
@@ -58,22 +59,6 @@ function KeyOf({ session: { keyId, keyPrefix }, keyNames }: { readonly session: 
         {name !== undefined && <code>{keyPrefix}…</code>}
         {isOfThisPage && ' this page’s'}
       </span>
-    </span>
-  );
-}
-
-const TONES: Readonly<Record<SessionState, string>> = {
-  idle: '',
-  active: 'accent',
-  'idle in transaction': 'warning',
-  'idle in failed transaction': 'bad',
-  'waiting for a backend': 'warning',
-};
-
-export function StateTag({ state }: Pick<Session, 'state'>) {
-  return (
-    <span class={`tag ${TONES[state]}`} title={STATE_MEANINGS[state]}>
-      {state}
     </span>
   );
 }

@@ -8,14 +8,14 @@ import { Choice, Field } from '../../parts/fields.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loading } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
-import { listKeys } from '../keys/keys.ts';
+import { listKeys } from '../keys/key-calls.ts';
 import { findSessions, SHOWN, searched, shown } from './filters.ts';
 import { setClock, useTicking } from './server-clock.tsx';
+import { listSessions, type Session, type SessionList, type SessionSignal } from './session-calls.ts';
 import { SessionDialog } from './session-dialog.tsx';
 import { SessionTable } from './session-table.tsx';
-import { listSessions, type Session, type SessionList, type SessionSignal } from './sessions.ts';
 import { SignalDialog } from './signal-dialog.tsx';
 import { usePolling } from './use-polling.ts';
 

@@ -4,7 +4,8 @@ import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { say } from '../../shell/toasts.tsx';
-import { canCancel, programOf, type Session, type SessionSignal, signalSession } from './sessions.ts';
+import { canCancel, type Session, type SessionSignal, signalSession } from './session-calls.ts';
+import { programOf } from './session-labels.tsx';
 
 export interface SignalDialogProps {
   readonly kind: SessionSignal;

@@ -2,7 +2,7 @@ import { formatBytes } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Checkbox, Choice } from '../../parts/fields.tsx';
 import { MenuButton } from '../../parts/menus/menu-button.tsx';
-import { me } from '../../session/session.ts';
+import { me } from '../../session/me.ts';
 import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';
 import { sayError } from '../../shell/toasts.tsx';
 import { currentDownload } from './results/current-download.ts';

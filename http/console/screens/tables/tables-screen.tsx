@@ -6,7 +6,7 @@ import { Empty } from '../../parts/empty.tsx';
 import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { goTo } from '../../shell/route.ts';
-import { openTable } from './browse/open-tables.ts';
+import { openTable } from './browse/recent-tables.ts';
 import { TableView } from './browse/table-view.tsx';
 import { TableList } from './list/table-list.tsx';
 import { tableName } from './sql/table-name.ts';

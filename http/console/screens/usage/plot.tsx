@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { linearScale, logarithmicScale, type Scale, timeTicks } from './scales.ts';
-import type { Period } from './usage.ts';
+import type { Period } from './usage-calls.ts';
 
 export interface Series {
   readonly name: string;

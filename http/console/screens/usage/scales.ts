@@ -1,4 +1,4 @@
-import type { Period } from './usage.ts';
+import type { Period } from './usage-calls.ts';
 
 /** Where values stand. */
 export interface Scale {
@@ -8,7 +8,7 @@ export interface Scale {
   partOf(value: number): number;
 }
 
-/** So many lines at most, without that at the bottom. */
+/** The most lines that a scale has, without the one at the bottom. */
 const STEPS_MAX = 4;
 
 /** From 0 to a round value, by a round step. */

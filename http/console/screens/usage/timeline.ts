@@ -1,4 +1,4 @@
-import type { Period, Usage, UsageInterval } from './usage.ts';
+import type { Period, Usage, UsageInterval } from './usage-calls.ts';
 
 /** How long an interval is, and how many a period has. */
 const STEPS = { '24h': { ms: 300_000, count: 288 }, '90d': { ms: 86_400_000, count: 90 } } as const;

@@ -6,9 +6,9 @@ import { ScreenPage } from '../../parts/layout/screen-page.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
-import { Charts } from './charts.tsx';
-import { Figures } from './figures.tsx';
-import { type Period, readUsage, type Usage } from './usage.ts';
+import { type Period, readUsage, type Usage } from './usage-calls.ts';
+import { Charts } from './usage-charts.tsx';
+import { Figures } from './usage-figures.tsx';
 import { UsageTable } from './usage-table.tsx';
 
 const LEAD = 'What the keys of the organization did at both doors.';

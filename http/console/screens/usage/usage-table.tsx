@@ -4,7 +4,7 @@ import { Button } from '../../parts/button.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
 import { Section } from '../../parts/layout/section.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import type { Usage, UsageInterval } from './usage.ts';
+import type { Usage, UsageInterval } from './usage-calls.ts';
 
 /** The figures of the charts, the newest first. */
 export function UsageTable({ usage: { intervals, period } }: { readonly usage: Usage }) {

@@ -1,9 +1,10 @@
-import { openTenantSession, type ServedPlacement } from '../../../copies/tenant-session.ts';
+import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { textOf } from '../../../protocol/postgres-error.ts';
-import { removeReplication } from '../../../router/placement/own-database/replication-objects.ts';
+import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import { removeReplication } from '../../../router/placement/own-database/move-replication-objects.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
-import { warningOf, whyNotReplicated } from './requirements.ts';
+import { warningOf, whyNotReplicated } from './server-requirements.ts';
 
 /** A smaller database is copied in the pause, which is over as soon as the short pauses of a replicated copy are. */
 const LARGE_BYTES = 64 * 1024 * 1024;

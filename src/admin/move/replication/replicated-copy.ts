@@ -1,14 +1,16 @@
 import type pg from 'pg';
 import { compareCounts, compareTable, compareTables } from '../../../copies/comparison.ts';
 import { type Contents, type CopiedTable, readContents } from '../../../copies/contents.ts';
-import { carrySequences, complete, copyTables, lockTables } from '../../../copies/copy-organization.ts';
+import { carrySequences, copyTables, lockTables } from '../../../copies/copy-data.ts';
+import { completeDefinitions } from '../../../copies/definitions/not-in-dump.ts';
+import { runDefinitions } from '../../../copies/definitions/restore-definitions.ts';
 import { checkForObstacles } from '../../../copies/obstacles.ts';
-import { runDefinitions } from '../../../copies/restore-definitions.ts';
-import { type OpenPlacement, openTenantSession, type ServedPlacement, type TenantSession } from '../../../copies/tenant-session.ts';
+import { type OpenPlacement, openTenantSession, type TenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { codeOf } from '../../../protocol/postgres-error.ts';
+import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import { Replication } from './logical-replication.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
-import { Replication } from './replication.ts';
 
 interface Plan {
   readonly contents: Contents;
@@ -151,7 +153,7 @@ export class ReplicatedCopy {
     for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
     await carrySequences(reading, writing, contents);
     const others = await compareTables(reading, writing, copiedInPause);
-    await complete(source, target);
+    await completeDefinitions(source, target);
     await this.#replication.unpublish();
     return { tables: contents.tables.length, rows: rows + others };
   }

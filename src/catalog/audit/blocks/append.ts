@@ -1,6 +1,6 @@
 import type { Sql } from '../../database/control-connection.ts';
 import { type AuditRecord, type ChainHead, chainStart, type LinkedEntry, link } from '../chain.ts';
-import { type AuditBlock, blocksOf } from './blocks.ts';
+import { type AuditBlock, blocksOf } from './block-format.ts';
 
 /** Gives a new organization its empty chain. */
 export async function startChain(sql: Sql, organizationId: string): Promise<void> {

@@ -1,5 +1,5 @@
 import type { Sql } from '../../database/control-connection.ts';
-import type { BlockExtent } from './blocks.ts';
+import type { BlockExtent } from './block-format.ts';
 
 /** A row of `postern.audit_blocks` as {@link blockColumns} reads it. */
 export interface BlockRow {

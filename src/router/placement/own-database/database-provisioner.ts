@@ -4,20 +4,15 @@ import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { codeOf } from '../../../protocol/postgres-error.ts';
-import { withSession } from '../admin-connection.ts';
-import type { Platform } from '../platform-sessions.ts';
-import {
-  describeProcesses,
-  type PlacementProvisioner,
-  type ProvisionerOptions,
-  type RunningProcess,
-  StillRunningError,
-} from '../provisioner.ts';
+import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';
+import { isUsable, TenantLogins } from '../roles/log-in-with-repair.ts';
+import { Roles } from '../roles/organization-roles.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
 import { roleExists } from '../roles/role-exists.ts';
+import { describeProcesses, type RunningProcess, StillRunningError } from '../roles/role-sessions.ts';
 import { applySettings, readSettings } from '../roles/role-settings.ts';
-import { Roles } from '../roles/roles.ts';
-import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
+import { withSession } from '../server/admin-session.ts';
+import type { Platform } from '../server/platform-sessions.ts';
 import { copyDatabase } from './copy-database.ts';
 import { reassignDatabase } from './reassign-database.ts';
 import { TEMPLATE } from './template.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { readerOf } from '../roles/reader-role.ts';
-import { DEFAULT_PRIVILEGES, type DefaultPrivilege, defaultPrivilege, roleName, undone } from './default-privileges.ts';
+import { DEFAULT_PRIVILEGES, type DefaultPrivilege, defaultPrivilege, roleName, undone } from './default-privilege-statements.ts';
 
 /** The roles that own or read a database, before and after it is given to another organization. */
 export interface DatabaseReassignment {

@@ -1,8 +1,9 @@
 import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
-import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
 import { leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
+import type { AdminLogin } from '../server/admin-login.ts';
+import { withSession } from '../server/admin-session.ts';
 import { replaceStatisticsViews } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */
@@ -37,7 +38,7 @@ interface Found {
  * @param admin a session outside the template, holding the set-up lock
  * @returns whether the catalogs are hardened
  */
-export async function ensureTemplate(admin: pg.Client, login: AdminConnection, options: TemplateOptions): Promise<boolean> {
+export async function ensureTemplate(admin: pg.Client, login: AdminLogin, options: TemplateOptions): Promise<boolean> {
   const { owner, superuser, allowXpath } = options;
   const comment = `Postern, edition ${EDITION}${superuser && allowXpath ? ' with xpath' : ''}${superuser ? HARDENED : ''}`;
   const found = await findTemplate(admin);
@@ -91,7 +92,7 @@ async function changeFunctions(session: pg.Client): Promise<void> {
  * Hardens existing databases. It changes only privileges on system objects, so no object of a tenant can be executed by it.
  * @returns whether it has succeeded in all; otherwise the next start does it again
  */
-async function hardenExisting(admin: pg.Client, login: AdminConnection, options: TemplateOptions): Promise<boolean> {
+async function hardenExisting(admin: pg.Client, login: AdminLogin, options: TemplateOptions): Promise<boolean> {
   const { owner, allowXpath, observe } = options;
   const databases = await organizationDatabases(admin, owner);
   let failure: Error | undefined;

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Cluster } from '../cluster.ts';
-import type { RunningProcess, SessionCount } from '../provisioner.ts';
 import { readerOf } from './reader-role.ts';
 import { roleExists } from './role-exists.ts';
 
@@ -9,6 +8,28 @@ const TERMINATION_TIMEOUT_MS = 5_000;
 /** How long sessions may take to end that have been asked to by other means. */
 const GRACE_MS = 3_000;
 const POLL_MS = 50;
+
+/** A process of an organization that does not end when it is terminated. */
+export interface RunningProcess {
+  readonly processId: number;
+  /** When its running statement began. */
+  readonly since: Date;
+}
+
+/** Sessions of an organization's roles: all, and those of them that run a statement or have a transaction open. */
+export interface SessionCount {
+  readonly all: number;
+  readonly atWork: number;
+}
+
+/** An organization's database or schema cannot be dropped because of processes that have not ended; the message names them. May be tried again. */
+export class StillRunningError extends Error {
+  override readonly name = 'StillRunningError';
+}
+
+export function describeProcesses(processes: readonly RunningProcess[]): string {
+  return processes.map(({ processId, since }) => `process ${processId} since ${since.toISOString()}`).join(', ');
+}
 
 /** Sessions of organizations' roles, as the platform role sees and ends them. */
 export class RoleSessions {

@@ -3,8 +3,15 @@ import { PostgresError } from '../../../protocol/postgres-error.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
+import {
+  areMany,
+  checkParameterCount,
+  encodeAnyOf,
+  encodeInSlices,
+  encodeParameters,
+  needsType,
+} from '../../parameters/encode-parameters.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
-import { areMany, checkParameterCount, encodeAnyOf, encodeInSlices, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult } from '../../result/buffered-result.ts';
 import type { PostgresType } from '../../result/builtin-types.ts';
 import type { ResultFormat } from '../../result/formats/result-format.ts';
@@ -13,7 +20,7 @@ import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import { outcomeOf, type StatementOutcome } from '../../result/statement-outcome.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/replies-and-completion.ts';
-import type { SqlSession } from '../../session/session.ts';
+import type { SqlSession } from '../../session/sql-session.ts';
 import { describeStatement } from '../../session/statement-description.ts';
 import { failureAt } from '../statement-failure.ts';
 import { checkInTransaction } from './in-transaction.ts';
@@ -109,7 +116,7 @@ async function runDescribed(
 ): Promise<Completion> {
   const { parameters, fields } = await describeStatement(session, sql);
   checkParameterCount(params.length, parameters.length);
-  const types = TypeCatalog.of(session.lease.backend);
+  const types = TypeCatalog.of(session);
   await types.learn(session, parameters);
   const parameterTypes = parameters.map((oid) => types.get(oid));
   described.set(sql, parameterTypes);
@@ -145,12 +152,14 @@ async function runUndescribed(
 }
 
 async function settle(session: SqlSession, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
-  await TypeCatalog.of(session.lease.backend).learn(
+  const types = TypeCatalog.of(session);
+  await types.learn(
     session,
     ran.flatMap(({ result }) => result.oids),
   );
   const results: BatchResult[] = [];
-  for (const { result, completion, outcome } of ran) results.push({ body: await result.settle(outcome, completion.warnings), outcome });
+  for (const { result, completion, outcome } of ran)
+    results.push({ body: await result.settle(outcome, completion.warnings, types), outcome });
   return results;
 }
 

@@ -4,7 +4,7 @@ import type { Lease } from '../../../router/leases/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/reply-size-limit.ts';
 import type { StatementOutcome } from '../../result/statement-outcome.ts';
-import { type SessionOptions, SqlSession } from '../../session/session.ts';
+import { type SessionOptions, SqlSession } from '../../session/sql-session.ts';
 import { inTransaction } from './in-transaction.ts';
 
 /** A request that is carried out once, however often it is sent. */

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../../errors.ts';
 import type { TransactionStatus } from '../../../protocol/backend.ts';
-import type { SqlSession } from '../../session/session.ts';
+import type { SqlSession } from '../../session/sql-session.ts';
 import { failureAt } from '../statement-failure.ts';
 
 /**

@@ -5,24 +5,17 @@ import { TimeSlices } from '../../../runtime/event-loop.ts';
 import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkStatement } from '../../../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
-import { checkParameterLimit } from '../../parameters/parameters.ts';
+import { checkParameterLimit } from '../../parameters/encode-parameters.ts';
 import { jsonFormat } from '../../result/formats/json-format.ts';
 import type { RowMode } from '../../result/formats/result-format.ts';
 import { outcomeOf, type StatementOutcome } from '../../result/statement-outcome.ts';
-import { pinSettings } from '../../session/output-settings.ts';
-import { SqlSession } from '../../session/session.ts';
+import { setOutputSettings } from '../../session/output-settings.ts';
+import { SqlSession } from '../../session/sql-session.ts';
 import { failureAt } from '../statement-failure.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { type IdempotentRequest, keptReplyLimit, type OnceReply, once } from './idempotency.ts';
 import { checkConstraints, inTransaction } from './in-transaction.ts';
-
-export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
-
-export interface TransactionModes {
-  readonly isolationLevel?: IsolationLevel;
-  readonly readOnly?: boolean;
-  readonly deferrable?: boolean;
-}
+import { beginStatement, type TransactionModes } from './transaction-modes.ts';
 
 export interface TransactionRequest extends TransactionModes {
   /** There must be 1 to 1,000. */
@@ -87,7 +80,7 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
 async function perform<T>(session: SqlSession, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   await checkStatements(request.statements);
   const sideEffects = new SideEffectsCache();
-  await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
+  await Promise.all([setOutputSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
   return inTransaction(session, beginStatement(request), work, request.rollback === true ? 'ROLLBACK' : 'COMMIT');
 }
 
@@ -116,17 +109,4 @@ async function checkStatements(statements: readonly BatchStatement[]): Promise<v
       throw failureAt(error, { phase: 'statement', statementIndex });
     }
   }
-}
-
-/**
- * Makes the BEGIN of a transaction. In a READ ONLY one a SELECT takes a snapshot, after which nothing can make it READ WRITE again.
- * @see https://www.postgresql.org/docs/current/sql-set-transaction.html
- */
-export function beginStatement({ isolationLevel, readOnly, deferrable }: TransactionModes): string {
-  const modes = [
-    isolationLevel && `ISOLATION LEVEL ${isolationLevel.toUpperCase()}`,
-    readOnly !== undefined && (readOnly ? 'READ ONLY' : 'READ WRITE'),
-    deferrable !== undefined && (deferrable ? 'DEFERRABLE' : 'NOT DEFERRABLE'),
-  ];
-  return `BEGIN ${modes.filter(Boolean).join(', ')}${readOnly ? '; SELECT' : ''}`;
 }

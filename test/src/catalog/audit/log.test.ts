@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { appendToChains } from '../../../../src/catalog/audit/blocks/append.ts';
 import type { AuditEntry } from '../../../../src/catalog/audit/entries/entry.ts';
 import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/entries/event-record.ts';
@@ -113,17 +113,19 @@ describe('an entry', () => {
     expect(first?.prevHash).toBe(createHash('sha256').update(id).digest('hex'));
   });
 
-  test('is written within 250 ms', async () => {
+  test('is written by itself, within 250 ms but for what the write takes', async () => {
     const { organization } = await newOrganization(opened.catalog);
     const { catalog, observations } = await openCatalog(database);
     const written = () => observations.filter((observation) => observation.name === 'audit.written');
     for (let n = 1; n <= 5; n += 1) {
+      const timers = vi.spyOn(globalThis, 'setTimeout');
       catalog.audit.append(eventOf(organization.id));
+      const delays = timers.mock.calls.map(([, ms]) => ms);
+      timers.mockRestore();
+      expect(delays).toEqual([expect.toSatisfy((ms: number) => ms < 250)]);
       await eventually('it is written', () => written().length === n);
     }
     expect(written().map(({ entries }) => entries)).toEqual([1, 1, 1, 1, 1]);
-    // Some of them may come while something else on the machine is in the way.
-    expect(Math.min(...written().map(({ lagMs }) => lagMs))).toBeLessThan(250);
     await catalog.close();
   });
 
@@ -268,7 +270,9 @@ describe('an entry', () => {
     await database.query('begin');
     await database.query('lock table postern.audit_blocks in exclusive mode');
     catalog.audit.append(eventOf(organization.id));
-    await expect.poll(() => database.query(`select 1 from pg_locks where not granted`)).not.toEqual([]);
+    await expect
+      .poll(() => database.query(`select 1 from pg_locks where relation = 'postern.audit_blocks'::regclass and not granted`))
+      .not.toEqual([]);
     await database.terminate('postern control');
     await observed('service.warning');
     await database.query('commit');
@@ -309,12 +313,13 @@ describe('an entry', () => {
     );
     const records = Array.from({ length: 500 }, () => recordOf(eventOf(id), new Date()));
     const control = new ControlPool(database.connection);
-    const append = control.transaction(async (sql) => {
-      await sql`set local statement_timeout = 1000`;
+    const [read] = await control.transaction(async (sql) => {
       await appendToChains(sql, records, new Map(records.map((record, at) => [record.id, 59_000 + at])));
+      return sql<{ rows: string }[]>`
+        select seq_tup_read + idx_tup_fetch as rows from pg_stat_xact_user_tables where relid = 'postern.audit_blocks'::regclass`;
     });
-    await expect(append).resolves.toBeUndefined();
     await control.close();
+    expect(Number(read?.rows)).toSatisfy((rows: number) => rows >= 500 && rows < 5_000);
     await database.query('delete from postern.audit_blocks where organization_id = $1', [id]);
   });
 });
@@ -623,7 +628,8 @@ describe('retention', () => {
   test('deletes what is older, and the chain stays verifiable from the oldest entry that is kept', async () => {
     const { organization } = await newOrganization(opened.catalog);
     const { id } = organization;
-    const { catalog, clock } = await openCatalog(database);
+    // What the catalog deletes itself when it opens must not come first, by the clock that this test sets.
+    const { catalog, clock } = await openCatalog(database, { auditDays: 100_000 });
     for (let n = 0; n < 3; n++) catalog.audit.append(eventOf(id));
     await catalog.audit.flush();
     clock.offsetMs = 91 * DAY_MS;

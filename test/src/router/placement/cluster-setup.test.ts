@@ -91,8 +91,13 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
     await expect(query({ ...admin, database: 'postern_template' }, 'SELECT')).rejects.toMatchObject({ code: '55000' });
   });
 
-  test('a changed secret changes the password', async () => {
-    const other = await prepareCluster({ ...optionsFor(admin), secret: 'another secret of the tests' });
+  test('a changed secret changes the password, and a warning says so', async () => {
+    await prepareCluster(optionsFor(admin));
+    const seen: Observation[] = [];
+    const other = await prepareCluster({ ...optionsFor(admin, seen), secret: 'another secret of the tests' });
+    const told =
+      'the secret is another one than that with which the password of postern_platform was set: it has been changed, and processes with the former secret cannot log in any more';
+    expect(seen).toEqual([{ name: 'service.warning', message: told }]);
     await query(other.login({ ...other.platform, database: CONTROL }), 'SELECT');
     const cluster = await prepareCluster(optionsFor(admin));
     await expect(query(other.login({ ...other.platform, database: CONTROL }), 'SELECT')).rejects.toMatchObject({ code: '28P01' });

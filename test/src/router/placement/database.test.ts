@@ -14,7 +14,7 @@ import { newOrganizationId } from '../../../../src/router/accounts/organization-
 import type { Cluster } from '../../../../src/router/placement/cluster.ts';
 import { prepareCluster } from '../../../../src/router/placement/cluster-setup.ts';
 import { DatabaseProvisioner } from '../../../../src/router/placement/own-database/database-provisioner.ts';
-import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
+import { Platform } from '../../../../src/router/placement/server/platform-sessions.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
@@ -176,10 +176,13 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       const sql = `SELECT DISTINCT usename, datname, application_name, query = $1 AS shown FROM pg_stat_activity
         UNION ALL SELECT NULL, datname, NULL, numbackends = 1 FROM pg_stat_database`;
       const own = { ...loginOf(mine), application_name: 'mine' };
-      expect(await query(own, sql, [sql])).toEqual([
-        { usename: mine.role, datname: mine.database, application_name: 'mine', shown: true },
-        { usename: null, datname: mine.database, application_name: null, shown: true },
-      ]);
+      // The sessions that have provisioned it may still be ending.
+      await expect
+        .poll(() => query(own, sql, [sql]))
+        .toEqual([
+          { usename: mine.role, datname: mine.database, application_name: 'mine', shown: true },
+          { usename: null, datname: mine.database, application_name: null, shown: true },
+        ]);
       for (const view of ['postern_pg_stat_activity', 'postern_pg_stat_database']) {
         await expect(query(own, `SELECT * FROM ${view}`)).rejects.toMatchObject({ code: '42501' });
       }

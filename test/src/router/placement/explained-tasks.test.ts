@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ExplainedTasks, PLAN_ROW_MAX_BYTES } from '../../../../src/router/placement/shared-database/citus/explained-tasks.ts';
+import { ExplainedTasks, PLAN_ROW_MAX_CHARACTERS } from '../../../../src/router/placement/shared-database/citus/explained-tasks.ts';
 
 const SCHEMA = 'org_0nya3w7wic6d';
 
@@ -147,6 +147,6 @@ test('YAML and XML', () => {
 
 test('a row of a plan that is none of Citus stays as it is, and so does a very long one', () => {
   for (const row of [`Seq Scan on ${SCHEMA}.t_102010`, '  Node: host=a port=1 dbname=c', '']) expect(shown(row)).toBe(row);
-  const long = `Tasks Shown: All\n${' '.repeat(PLAN_ROW_MAX_BYTES)}\nNode: host=a port=1 dbname=c`;
+  const long = `Tasks Shown: All\n${' '.repeat(PLAN_ROW_MAX_CHARACTERS)}\nNode: host=a port=1 dbname=c`;
   expect(shownWhole(long)).toBe(long);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { originalPosition, rewrittenPosition } from '../../../../src/router/schema-rewriting/edits/edits.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
 import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/server-text.ts';
+import { originalPosition, rewrittenPosition } from '../../../../src/syntax/edits.ts';
 import { SCHEMA, TARGET } from './marked.ts';
 
 /** Position of `^` in a text, in characters from 1, and the text without it. */

@@ -121,6 +121,18 @@ test.each([
   expect(sideEffectsOf(sql).isPlain).toBe(isPlain);
 });
 
+test.each([
+  ['SELECT 1 AS a INTO t', true],
+  ['WITH w AS (SELECT 1) SELECT * INTO TABLE t FROM w', true],
+  ['CREATE TABLE t AS SELECT 1', true],
+  ['EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1', true],
+  ['INSERT INTO t SELECT 1', false],
+  ['WITH w AS (INSERT INTO t SELECT 1 RETURNING a) SELECT a FROM w', false],
+  ["SELECT 'into'", false],
+])('%s creates a table from a query: %s', (sql, createsFromQuery) => {
+  expect(sideEffectsOf(sql)).toMatchObject(createsFromQuery ? { createsFromQuery, isPlain: false } : { createsFromQuery });
+});
+
 test('of statements that belong together no more is read than of one, and of each text once', () => {
   const footprints = new SideEffectsCache();
   const sql = `select '${'x'.repeat(40_000)}'`;
@@ -134,5 +146,11 @@ test('of statements that belong together no more is read than of one, and of eac
 test('more tokens than are looked at are a doubt', () => {
   const sum = (count: number) => `select ${'1+'.repeat(count)}1`;
   expect(sideEffectsOf(sum(4_000))).toMatchObject({ leavesState: 'no', isPlain: true });
-  expect(sideEffectsOf(sum(5_000))).toEqual({ leavesState: 'unknown', readsSequences: true, changesDefaults: false, isPlain: false });
+  expect(sideEffectsOf(sum(5_000))).toEqual({
+    leavesState: 'unknown',
+    readsSequences: true,
+    changesDefaults: false,
+    createsFromQuery: false,
+    isPlain: false,
+  });
 });

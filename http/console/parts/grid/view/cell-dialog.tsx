@@ -5,8 +5,8 @@ import { CodeBlock } from '../../copying/code-block.tsx';
 import { CopyButton } from '../../copying/copy-button.tsx';
 import { Dialog } from '../../dialog.tsx';
 import { Field } from '../../fields.tsx';
+import type { GridColumn } from '../grid-source.ts';
 import { indentJson } from '../indent-json.ts';
-import type { GridColumn } from '../source.ts';
 import { isJson, lineOf } from '../value-text.ts';
 
 export interface CellDialogProps {

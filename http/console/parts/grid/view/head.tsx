@@ -2,7 +2,7 @@ import { formatType } from '../../../format.ts';
 import { Icon } from '../../icon.tsx';
 import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
 import type { GridSort } from '../grid-props.ts';
-import type { GridColumn } from '../source.ts';
+import type { GridColumn } from '../grid-source.ts';
 import { isNumeric, lineOf } from '../value-text.ts';
 
 export interface HeadProps {

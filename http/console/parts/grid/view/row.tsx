@@ -1,7 +1,7 @@
 import { Component } from 'preact';
 import type { GridCommands, OpenCell } from '../commands.ts';
 import { type Columns, ROW_PX } from '../geometry.ts';
-import type { GridColumn, GridSource, RowState } from '../source.ts';
+import type { GridColumn, GridSource, RowState } from '../grid-source.ts';
 import { isNull, isNumeric, previewOf } from '../value-text.ts';
 import { CellEditor } from './cell-editor.tsx';
 

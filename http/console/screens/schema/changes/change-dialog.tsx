@@ -3,8 +3,8 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { goTo } from '../../../shell/route.ts';
-import { addToMigration, beginMigration, isWriting, mayAdd, type ProposedMigration } from './add-to-migration.ts';
 import { closeChange } from './open-change.ts';
+import { addToMigration, beginMigration, isWriting, mayAdd, type ProposedMigration } from './proposed-migration.ts';
 
 interface ChangeDialogProps {
   readonly title: string;

@@ -1,8 +1,8 @@
 import type { SchemaColumn, SchemaTable } from '../../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { commentOn } from '../ddl/comment-and-with-clauses.ts';
-import type { ProposedMigration } from './add-to-migration.ts';
 import type { NamedObject } from './open-change.ts';
+import type { ProposedMigration } from './proposed-migration.ts';
 
 /** Where the values of a column come from. */
 export type ValueSource = 'none' | 'default' | 'identity' | 'generated';

@@ -78,7 +78,7 @@ function createView(table: SchemaTable): string {
 }
 
 /** Those that no constraint makes: an index of a constraint has its name. */
-export function standaloneIndexes({ indexes, primaryKey, unique, exclusions }: SchemaTable) {
+function standaloneIndexes({ indexes, primaryKey, unique, exclusions }: SchemaTable) {
   const names = new Set([primaryKey, ...unique, ...exclusions].map((constraint) => constraint?.name));
   return indexes.filter(({ name }) => !names.has(name));
 }

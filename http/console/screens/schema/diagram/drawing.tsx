@@ -1,8 +1,9 @@
 import { Fragment } from 'preact';
 import { formatType } from '../../../format.ts';
 import { hrefOf } from '../../../shell/route.ts';
-import { type Box, type Graph, HEAD_PX, keyColumns, type Relation, ROW_PX, rowOffset } from './graph.ts';
+import type { Graph, Relation } from './graph.ts';
 import type { Layout, Point } from './layout.ts';
+import { type Box, HEAD_PX, keyColumns, ROW_PX, rowOffset } from './table-box.ts';
 
 const FOOT_PX = 10;
 const LOOP_PX = 26;

@@ -1,4 +1,5 @@
-import type { Box, Relation } from './graph.ts';
+import type { Relation } from './graph.ts';
+import type { Box } from './table-box.ts';
 
 /** A box, or a place in a column that a line passes. */
 export interface Item {

@@ -1,5 +1,6 @@
-import type { Box, Graph, Relation } from './graph.ts';
+import type { Graph, Relation } from './graph.ts';
 import { columnsOf } from './layers.ts';
+import type { Box } from './table-box.ts';
 
 export interface Point {
   readonly x: number;

@@ -7,7 +7,7 @@ import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';
 import { ColumnTable } from './column-table.tsx';
-import { Constraints, References } from './constraints.tsx';
+import { Constraints, References } from './constraints-and-references.tsx';
 import { IndexTable, PolicyList, TriggerList } from './indexes-policies-triggers.tsx';
 import { ObjectPage } from './object-page-layout.tsx';
 import { TableActions } from './table-actions.tsx';

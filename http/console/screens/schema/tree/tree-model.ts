@@ -35,7 +35,7 @@ const GROUPS: readonly Group[] = [
   { title: 'Functions', icon: 'function', has: ({ kind }) => kind === 'function' },
 ];
 
-/** Up to so many schemas are open at first. */
+/** All schemas are open at first if there are no more than this. */
 const OPEN_MAX = 3;
 
 export function treeOf(schema: Schema): readonly TreeNode[] {

@@ -6,7 +6,7 @@ import { Button } from '../../../parts/button.tsx';
 import { Choice, Field } from '../../../parts/fields.tsx';
 import { Loading } from '../../../parts/loaded.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { openText } from '../sql-screen-state.ts';
 import { hideLibraryWhereNarrow } from './hide-library-where-narrow.ts';
 import { type HistoryEntry, type HistoryPage, historyPage, isWhole, pageHistoryEntries } from './history-entries.ts';

@@ -7,7 +7,7 @@ import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { openText, type QueryTab, type SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';
 import { replace, saveNew } from './save-tab.ts';
-import { nameError } from './saved-queries.ts';
+import { nameError } from './saved-query-calls.ts';
 
 export function SaveDialog() {
   const asked = saveQuestion.value;

@@ -2,7 +2,7 @@ import { ApiError } from '../../../api/api-error.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { QueryTab, SavedLink } from '../sql-screen-state.ts';
 import { saveQuestion } from './save-question.ts';
-import { NONE, readSaved, saveQuery } from './saved-queries.ts';
+import { NONE, readSaved, saveQuery } from './saved-query-calls.ts';
 
 /** Saves a tab's text under its name, or asks for one. */
 export async function beginSaving(tab: QueryTab, asAnother: boolean): Promise<void> {

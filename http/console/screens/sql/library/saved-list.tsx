@@ -8,11 +8,11 @@ import { Confirmation } from '../../../parts/dialog.tsx';
 import { Empty } from '../../../parts/empty.tsx';
 import { Field } from '../../../parts/fields.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { openText, tabs } from '../sql-screen-state.ts';
 import { hideLibraryWhereNarrow } from './hide-library-where-narrow.ts';
-import { changes, deleteSaved, listSaved, readSaved, type SavedQuery } from './saved-queries.ts';
+import { changes, deleteSaved, listSaved, readSaved, type SavedQuery } from './saved-query-calls.ts';
 
 export function SavedList() {
   const [text, setText] = useState('');

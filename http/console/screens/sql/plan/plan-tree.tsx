@@ -1,6 +1,6 @@
 import { formatCount, formatDuration } from '../../../format.ts';
 import { Icon } from '../../../parts/icon.tsx';
-import type { PlanNode } from './plan.ts';
+import type { PlanNode } from './read-plan.ts';
 
 /** From this part of the whole on, a node is marked. */
 const HOT_SHARE = 0.3;

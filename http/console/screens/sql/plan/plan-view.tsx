@@ -2,8 +2,8 @@ import { formatDuration } from '../../../format.ts';
 import { CopyButton } from '../../../parts/copying/copy-button.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import type { Run } from '../run/run-request-and-result.ts';
-import { type Plan, type PlanNode, readPlan } from './plan.ts';
 import { PlanTree } from './plan-tree.tsx';
+import { type Plan, type PlanNode, readPlan } from './read-plan.ts';
 
 const WARNINGS_MAX = 8;
 /** Compiling is worth a word where it takes this part of the time. */

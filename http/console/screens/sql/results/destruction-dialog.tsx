@@ -1,7 +1,7 @@
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { pendingConfirmation } from '../run/pending-confirmation.ts';
 
 const SHOWN_MAX_CHARACTERS = 4_000;

@@ -1,9 +1,9 @@
 import { asApiError, isAbort } from '../../../api/api-error.ts';
 import { type FileSink, openFileSink } from '../../../downloads/file-sink.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
-import type { GridSource } from '../../../parts/grid/source.ts';
+import type { GridSource } from '../../../parts/grid/grid-source.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
-import { callsOf, here, timeoutMs } from '../run/actions.ts';
+import { callsOf, here, timeoutMs } from '../run/request-from-editor.ts';
 import type { Call, Settings } from '../run/run-request-and-result.ts';
 import { currentTab } from '../sql-screen-state.ts';
 import { currentDownload } from './current-download.ts';

@@ -1,5 +1,5 @@
 import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../../api/api-error.ts';
-import { open } from '../../../api/client.ts';
+import { callForResponse } from '../../../api/client.ts';
 import { linesOf } from '../../../api/response-lines.ts';
 import type { FileSink } from '../../../downloads/file-sink.ts';
 import { bodyOf } from '../run/calls/request-body.ts';
@@ -12,7 +12,7 @@ const END_MAX_BYTES = 32_768;
 
 /** All rows as `COPY … CSV HEADER` writes them, as they come. @returns bytes @throws ApiError */
 export const exportCsv: Export = async (call, settings, sink, signal, onBytes) => {
-  const response = await open('POST', 'api/query', { body: bodyOf(call, settings), accept: 'text/csv', signal, isSafe: true });
+  const response = await callForResponse('POST', 'api/query', { body: bodyOf(call, settings), accept: 'text/csv', signal, isSafe: true });
   const reader = response.body?.getReader();
   let bytes = 0;
   let end = new Uint8Array(0);
@@ -38,7 +38,7 @@ const BEFORE_ROW = '{"row":';
 /** All rows as an array of objects, one a line, with the values as they were sent. @returns bytes @throws ApiError */
 export const exportJson: Export = async (call, settings, sink, signal, onBytes) => {
   const body = { ...bodyOf(call, settings), rowMode: 'object' };
-  const response = await open('POST', 'api/query', { body, accept: 'application/x-ndjson', signal, isSafe: true });
+  const response = await callForResponse('POST', 'api/query', { body, accept: 'application/x-ndjson', signal, isSafe: true });
   const encoder = new TextEncoder();
   let bytes = 0;
   let before = '[\n';

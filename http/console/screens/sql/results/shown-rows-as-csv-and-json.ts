@@ -1,4 +1,4 @@
-import type { GridSource } from '../../../parts/grid/source.ts';
+import type { GridSource } from '../../../parts/grid/grid-source.ts';
 import { textOf } from '../../../parts/grid/value-text.ts';
 
 const ROWS_AT_ONCE = 2_000;

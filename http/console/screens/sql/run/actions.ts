@@ -1,13 +1,13 @@
 import { findDestruction } from '../../../../../src/syntax/traits/destructive-statements.ts';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { remember } from '../library/history-of-this-page.ts';
-import { currentTab, editors, type QueryTab, settings } from '../sql-screen-state.ts';
+import { currentTab } from '../sql-screen-state.ts';
 import { withoutExplain } from './explain-prefix.ts';
-import { parametersFor } from './parameters.ts';
 import { type PendingConfirmation, pendingConfirmation } from './pending-confirmation.ts';
-import type { Call, Kind, RunRequest } from './run-request-and-result.ts';
-import { type Statement, statementAt, statementsBetween, statementsIn } from './statements.ts';
+import { here, requestFor, timeoutMs } from './request-from-editor.ts';
+import type { RunRequest } from './run-request-and-result.ts';
+import { statementsIn } from './statements.ts';
 
 /** Runs what is selected, else the statement at the cursor. */
 export function runHere(): void {
@@ -33,38 +33,6 @@ export function runAgain(request: RunRequest): void {
   ask({ ...request, timeoutMs: timeoutMs() });
 }
 
-/** What is selected, else the statement at the cursor. */
-export function here(): readonly Statement[] {
-  const tab = currentTab.peek();
-  const text = tab.text.peek();
-  const { from, to } = editors.get(tab.id)?.selection() ?? { from: text.length, to: text.length };
-  if (from !== to) return statementsBetween(text, from, to);
-  const statement = statementAt(text, from);
-  return statement === undefined ? [] : [statement];
-}
-
-/** Statements with the parameters of the tab. */
-export function callsOf(tab: QueryTab, statements: readonly Statement[]): readonly Call[] {
-  const values = tab.params.peek();
-  return statements.map((statement) => ({ statement, params: parametersFor(statement.text, values) }));
-}
-
-export function timeoutMs(): number | undefined {
-  const { timeLimit } = settings.peek();
-  return timeLimit === '' ? undefined : Number(timeLimit);
-}
-
-function requestFor(kind: Kind, statements: readonly Statement[]): RunRequest {
-  const tab = currentTab.peek();
-  return {
-    kind,
-    text: tab.text.peek(),
-    calls: callsOf(tab, statements),
-    isReadOnly: settings.peek().isReadOnly,
-    timeoutMs: timeoutMs(),
-  };
-}
-
 /** What destroys data is shown before it runs. */
 function ask(request: RunRequest): void {
   const destructions = request.isReadOnly ? [] : destructionsIn(request);
@@ -88,8 +56,8 @@ async function begin(request: RunRequest): Promise<void> {
   if (request.calls.length === 0) return;
   const tab = currentTab.peek();
   try {
-    const { startRun } = await import('./start-run.ts');
-    await startRun(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
+    const { executeRun } = await import('./execute-run.ts');
+    await executeRun(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
   } catch (error) {
     // The code could not be loaded.
     sayError(error, () => void begin(request));

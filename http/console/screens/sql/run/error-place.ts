@@ -1,6 +1,5 @@
 import { ApiError } from '../../../api/api-error.ts';
-import type { EditorError } from '../../../editor/editor-handle.ts';
-import { rangeAtPosition } from '../../../editor/error-range.ts';
+import { type EditorError, rangeAtPosition } from '../../../editor/error-range.ts';
 import type { Statement } from './statements.ts';
 
 /**

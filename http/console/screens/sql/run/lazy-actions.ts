@@ -17,7 +17,7 @@ export function cancel(): void {
 
 /** So that the first run does not wait for its code. What fails here is loaded again then. */
 export function loadActions(): void {
-  Promise.all([import('./actions.ts'), import('./start-run.ts')]).catch(() => undefined);
+  Promise.all([import('./actions.ts'), import('./execute-run.ts')]).catch(() => undefined);
 }
 
 function act(run: (actions: Actions) => void): void {

@@ -1,11 +1,11 @@
 import { leadingKeywords } from '../../../../../src/syntax/leading-keywords.ts';
-import { Lexer, Token } from '../../../../../src/syntax/scanner.ts';
+import { Lexer, Token } from '../../../../../src/syntax/tokens/scanner.ts';
 import { statementsIn } from './statements.ts';
 
 /** The value of a parameter as text; null is NULL. */
 export type Parameter = string | null;
 
-/** So many fields are shown; a text that has more is not written by hand. */
+/** How many fields are shown. A text with more parameters was not written by hand. */
 const FIELDS_MAX = 100;
 /** Longer texts are not looked through at every key. */
 const READ_MAX_CHARACTERS = 200_000;

@@ -1,5 +1,5 @@
-import type { EditorError } from '../../../editor/editor-handle.ts';
-import type { RowStore } from '../../../parts/grid/row-store.ts';
+import type { EditorError } from '../../../editor/error-range.ts';
+import type { ReceivedRows } from '../../../parts/grid/received-rows.ts';
 import type { Parameter } from './parameters.ts';
 import type { Statement } from './statements.ts';
 
@@ -46,7 +46,7 @@ export interface Completion {
 /** What a statement has returned so far. */
 export interface Result {
   readonly call: Call;
-  readonly rows: RowStore | undefined;
+  readonly rows: ReceivedRows | undefined;
   /** Rows that came, also those that were not kept. */
   readonly received: number;
   /** Rows were left out: more than are kept. */

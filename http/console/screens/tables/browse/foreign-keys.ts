@@ -3,7 +3,7 @@ import { goTo } from '../../../shell/route.ts';
 import type { Filter } from '../sql/filter-conditions.ts';
 import type { ValueText } from '../sql/parameterized-sql.ts';
 import { tableName } from '../sql/table-name.ts';
-import { showRows } from './open-tables.ts';
+import { showRows } from './recent-tables.ts';
 
 export interface Reference {
   readonly title: string;

@@ -1,13 +1,13 @@
 import { type ReadonlySignal, signal } from '@preact/signals';
 import { type ApiError, asApiError, isAbort } from '../../../api/api-error.ts';
 import type { SchemaTable } from '../../../api/database-schema.ts';
-import { me } from '../../../session/session.ts';
-import type { EditableTable } from '../edit/change-statements.ts';
+import { me } from '../../../session/me.ts';
 import type { SavedRows } from '../edit/save.ts';
 import { NOTHING, type ReadRow, type Staged, stageInsert } from '../edit/staged-changes.ts';
+import type { EditableTable } from '../edit/staged-statements.ts';
 import { type Browse, type Cursor, cursorColumns, pageSql, type Sort } from '../sql/browse-sql.ts';
 import type { Filter } from '../sql/filter-conditions.ts';
-import { type RowOrder, rowOrderOf } from '../sql/row-order.ts';
+import { type RowIdentity, rowIdentityOf } from '../sql/row-identity.ts';
 import { type TableColumn, tableColumn, valueTextOf } from '../sql/table-column.ts';
 import { readPage } from './read-page.ts';
 
@@ -26,7 +26,7 @@ const BEGINNING: LoadState = { isLoading: false, isComplete: false, error: undef
 export class OpenTable {
   readonly table: SchemaTable;
   readonly columns: readonly TableColumn[];
-  readonly order: RowOrder;
+  readonly identity: RowIdentity;
   readonly readOnlyReason: string | undefined;
   readonly sort = signal<Sort | undefined>(undefined);
   readonly filters = signal<readonly Filter[]>([]);
@@ -44,10 +44,10 @@ export class OpenTable {
   constructor(table: SchemaTable) {
     this.table = table;
     this.columns = table.columns.map(tableColumn);
-    this.order = rowOrderOf(table);
-    const names = this.order.kind === 'key' ? this.order.columns : [];
+    this.identity = rowIdentityOf(table);
+    const names = this.identity.kind === 'key' ? this.identity.columns : [];
     this.#keyPlaces = names.map((name) => this.columns.findIndex((column) => column.name === name));
-    this.readOnlyReason = readOnlyReason(table, this.order, me.peek()?.key.scope);
+    this.readOnlyReason = readOnlyReason(table, this.identity, me.peek()?.key.scope);
   }
 
   /** Changes when other rows are shown, or new ones come first: they are seen from their beginning. */
@@ -65,11 +65,11 @@ export class OpenTable {
   }
 
   get browse(): Browse {
-    return { table: this.table, columns: this.columns, order: this.order, sort: this.sort.value, filters: this.filters.value };
+    return { table: this.table, columns: this.columns, identity: this.identity, sort: this.sort.value, filters: this.filters.value };
   }
 
   get editable(): EditableTable | undefined {
-    if (this.readOnlyReason !== undefined || this.order.kind !== 'key') return undefined;
+    if (this.readOnlyReason !== undefined || this.identity.kind !== 'key') return undefined;
     return { table: this.table, columns: this.columns, key: this.#keyPlaces };
   }
 
@@ -170,11 +170,11 @@ export class OpenTable {
 }
 
 /** Why rows cannot be changed; undefined: they can. */
-function readOnlyReason(table: SchemaTable, order: RowOrder, scope: 'admin' | 'write' | 'read' | undefined): string | undefined {
+function readOnlyReason(table: SchemaTable, identity: RowIdentity, scope: 'admin' | 'write' | 'read' | undefined): string | undefined {
   if (table.kind === 'view' || table.kind === 'materialized view') return `Read-only: this is a ${table.kind}.`;
   if (table.kind === 'foreign table') return 'Read-only: the rows of a foreign table are on another server.';
   if (scope === 'read') return 'Read-only: the scope of this key is read.';
-  if (order.kind !== 'key')
+  if (identity.kind !== 'key')
     return 'Read-only: the table has no primary key and no other unique key without NULL, so a single row cannot be named.';
   return undefined;
 }

@@ -1,5 +1,5 @@
 import { ApiError, isProblem } from '../../../api/api-error.ts';
-import { open } from '../../../api/client.ts';
+import { callForResponse } from '../../../api/client.ts';
 import { elementsOf, membersOf } from '../../../api/raw-json.ts';
 import { linesOf } from '../../../api/response-lines.ts';
 import type { Statement } from '../sql/parameterized-sql.ts';
@@ -16,7 +16,7 @@ export interface Page {
 
 /** @throws ApiError */
 export async function readPage({ sql, params }: Statement, signal: AbortSignal): Promise<Page> {
-  const response = await open('POST', 'api/query', {
+  const response = await callForResponse('POST', 'api/query', {
     body: { sql, params, rowMode: 'array', readOnly: true },
     accept: 'application/x-ndjson',
     isSafe: true,

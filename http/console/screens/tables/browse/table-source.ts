@@ -1,6 +1,6 @@
 import { computed, type ReadonlySignal } from '@preact/signals';
 import type { Range } from '../../../parts/grid/geometry.ts';
-import type { GridColumn, GridSource, RowState } from '../../../parts/grid/source.ts';
+import type { GridColumn, GridSource, RowState } from '../../../parts/grid/grid-source.ts';
 import {
   type ReadRow,
   type Staged,
@@ -26,7 +26,7 @@ export class TableSource implements GridSource {
 
   constructor(open: OpenTable) {
     this.#open = open;
-    const keys = new Set(open.order.kind === 'key' ? open.order.columns : []);
+    const keys = new Set(open.identity.kind === 'key' ? open.identity.columns : []);
     this.columns = open.columns.map(({ name, type }) => ({ name, type, isKey: keys.has(name) }));
     let version = 0;
     this.version = computed(() => {

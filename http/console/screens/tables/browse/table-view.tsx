@@ -97,7 +97,7 @@ function Remarks({ open }: { readonly open: OpenTable }) {
   const { error, isLoading } = open.load.value;
   const remarks = [
     open.readOnlyReason,
-    open.order.kind === 'offset'
+    open.identity.kind === 'offset'
       ? 'Without a key, rows are counted off page by page: while others change them, a row may appear twice or not at all.'
       : undefined,
   ].filter((remark) => remark !== undefined);

@@ -27,7 +27,7 @@ export function Conflicts({ open, conflicts }: { readonly open: OpenTable; reado
 
 function Conflict({ open, row }: { readonly open: OpenTable; readonly row: StagedRow }) {
   const current = row.conflict?.current;
-  const keys = new Set(open.order.kind === 'key' ? open.order.columns : []);
+  const keys = new Set(open.identity.kind === 'key' ? open.identity.columns : []);
   const title = open.columns
     .flatMap((column, place) => (keys.has(column.name) ? [`${column.name} ${textAt(column, row.base, place) ?? ''}`] : []))
     .join(', ');

@@ -4,14 +4,14 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copying/code-block.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import type { Sql } from '../sql/parameterized-sql.ts';
-import { changesOf, type EditableTable } from './change-statements.ts';
 import { Conflicts } from './conflicts.tsx';
 import { save } from './save.ts';
 import { conflictsIn, countChanges, type Staged, summaryOf, withConflicts } from './staged-changes.ts';
+import { changesOf, type EditableTable } from './staged-statements.ts';
 
 interface Failure {
   readonly error: ApiError;

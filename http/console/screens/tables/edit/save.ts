@@ -5,8 +5,8 @@ import { elementsOf, membersOf } from '../../../api/raw-json.ts';
 import { rowsOf } from '../../../api/reply-rows.ts';
 import { isStaleRow } from '../sql/change-sql.ts';
 import type { Sql } from '../sql/parameterized-sql.ts';
-import { type Change, changesOf, type EditableTable, rereadSql, watchedColumns } from './change-statements.ts';
 import type { Staged, StagedRow } from './staged-changes.ts';
+import { type Change, changesOf, type EditableTable, rereadSql, watchedColumns } from './staged-statements.ts';
 
 export type SaveResult =
   | { readonly state: 'saved'; readonly rows: SavedRows }

@@ -82,7 +82,7 @@ export class CsvReader {
     return at + 1;
   }
 
-  /** Up to what has a meaning. */
+  /** Reads ordinary characters, up to the next separator, quote or line end. */
   #readPlain(text: string, at: number): number {
     if (this.#state === 'after-quote') throw new CsvError(this.#line, 'there is text behind the quotes of a field');
     let end = at + 1;

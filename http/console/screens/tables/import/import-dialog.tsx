@@ -3,7 +3,7 @@ import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { ColumnMapping } from './column-mapping.tsx';

@@ -1,4 +1,4 @@
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import type { OpenTable } from '../browse/open-table.ts';
 import { isWritable } from '../sql/table-column.ts';
 import { CsvError } from './csv.ts';

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/empty.tsx';
-import { me } from '../../../session/session.ts';
+import { me } from '../../../session/me.ts';
 import { goTo } from '../../../shell/route.ts';
 import { sayError } from '../../../shell/toasts.tsx';
 

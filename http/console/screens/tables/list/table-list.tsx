@@ -13,7 +13,7 @@ import { Notice } from '../../../parts/notice.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
 import { screenCommands } from '../../../shell/palette-commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
-import { stagedIn } from '../browse/open-tables.ts';
+import { stagedIn } from '../browse/recent-tables.ts';
 import { tableName } from '../sql/table-name.ts';
 import { NoTables } from './no-tables.tsx';
 

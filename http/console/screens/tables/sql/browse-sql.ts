@@ -1,7 +1,7 @@
 import type { SchemaTable } from '../../../api/database-schema.ts';
 import { comparable, type Filter, whereSql } from './filter-conditions.ts';
 import { join, type Sql, sql, type ValueText, value } from './parameterized-sql.ts';
-import type { RowOrder } from './row-order.ts';
+import type { RowIdentity } from './row-identity.ts';
 import { selected, type TableColumn } from './table-column.ts';
 import { tableName } from './table-name.ts';
 
@@ -14,7 +14,7 @@ export interface Sort {
 export interface Browse {
   readonly table: SchemaTable;
   readonly columns: readonly TableColumn[];
-  readonly order: RowOrder;
+  readonly identity: RowIdentity;
   readonly sort: Sort | undefined;
   readonly filters: readonly Filter[];
 }
@@ -34,7 +34,7 @@ export type Cursor = { readonly after: readonly ValueText[] } | { readonly offse
 export function pageSql(browse: Browse, cursor: Cursor | undefined, limit: number): Sql {
   const terms = termsOf(browse);
   const direction = browse.sort?.isDescending ? ' DESC' : '';
-  const list = [...browse.columns.map(selected), ...(browse.order.kind === 'ctid' ? ['ctid'] : [])].join(', ');
+  const list = [...browse.columns.map(selected), ...(browse.identity.kind === 'ctid' ? ['ctid'] : [])].join(', ');
   const after = cursor !== undefined && 'after' in cursor ? [beyond(terms, cursor.after, direction !== '')] : [];
   // A name alone would mean what is selected, which may be a text.
   const order = terms.length === 0 ? '' : `\nORDER BY ${terms.map(({ expression }) => `t.${expression}${direction}`).join(', ')}`;
@@ -50,7 +50,7 @@ export function countSql({ table, columns, filters }: Browse): Sql {
 export function editorSql(browse: Browse): string {
   const { table, columns, filters, sort } = browse;
   const sorted = columns.find(({ name }) => name === sort?.column);
-  const keys = browse.order.kind === 'key' ? termsOf(browse) : sorted === undefined ? [] : [{ expression: comparable(sorted) }];
+  const keys = browse.identity.kind === 'key' ? termsOf(browse) : sorted === undefined ? [] : [{ expression: comparable(sorted) }];
   const order = keys.map(({ expression }) => `${expression}${sort?.isDescending ? ' DESC' : ''}`).join(', ');
   const list = columns.map(({ sqlName }) => sqlName).join(', ') || '*';
   return `${sql`SELECT ${list}\nFROM ${tableName(table)}${whereSql(columns, filters)}`}${order && `\nORDER BY ${order}`}\nLIMIT 100;`;
@@ -60,23 +60,23 @@ export function editorSql(browse: Browse): string {
  * Which values of a row the next page begins after, by their places among what {@link pageSql} selects.
  * @returns undefined where rows are counted
  */
-export function cursorColumns({ columns, order, sort }: Browse): readonly number[] | undefined {
-  if (order.kind === 'offset') return undefined;
+export function cursorColumns({ columns, identity, sort }: Browse): readonly number[] | undefined {
+  if (identity.kind === 'offset') return undefined;
   const names = sort === undefined ? [] : [sort.column];
-  if (order.kind === 'ctid') return [...names.map((name) => columns.findIndex((column) => column.name === name)), columns.length];
-  const keys = order.columns.filter((name) => name !== sort?.column);
+  if (identity.kind === 'ctid') return [...names.map((name) => columns.findIndex((column) => column.name === name)), columns.length];
+  const keys = identity.columns.filter((name) => name !== sort?.column);
   return [...names, ...keys].map((name) => columns.findIndex((column) => column.name === name));
 }
 
-function termsOf({ columns, order, sort }: Browse): readonly Term[] {
+function termsOf({ columns, identity, sort }: Browse): readonly Term[] {
   const named = (name: string): readonly Term[] => {
     const column = columns.find((one) => one.name === name);
     return column === undefined ? [] : [{ expression: comparable(column), cast: column.cast, isNullable: !column.notNull }];
   };
   const sorted = sort === undefined ? [] : named(sort.column);
-  if (order.kind === 'offset') return sorted;
-  if (order.kind === 'ctid') return [...sorted, { expression: 'ctid', cast: '', isNullable: false }];
-  return [...sorted, ...order.columns.filter((name) => name !== sort?.column).flatMap(named)];
+  if (identity.kind === 'offset') return sorted;
+  if (identity.kind === 'ctid') return [...sorted, { expression: 'ctid', cast: '', isNullable: false }];
+  return [...sorted, ...identity.columns.filter((name) => name !== sort?.column).flatMap(named)];
 }
 
 /** The rows that come after these values. NULL comes last, or first when descending. */

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { ServiceError } from '../../../../errors.ts';
 import { ClusterError } from '../../cluster.ts';
 import type { Address } from './address.ts';
-import { ON_THIS_NODE } from './extension.ts';
+import { ON_THIS_NODE } from './run-on-nodes.ts';
 
 /** A transaction that waits for a worker's answer to a connection holds its lock for as long as `citus.node_connection_timeout`. */
 const LOCK_TIMEOUT = '60s';

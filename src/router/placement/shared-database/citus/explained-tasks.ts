@@ -1,8 +1,8 @@
 import { replaceOutsideLiterals } from '../../../../syntax/replace-outside-literals.ts';
-import { isQuotedIdentifier } from '../../../../syntax/scanner.ts';
+import { isQuotedIdentifier } from '../../../../syntax/tokens/scanner.ts';
 
-/** A longer row stays as it is: it would be held in memory, and takes milliseconds to read. */
-export const PLAN_ROW_MAX_BYTES = 131_072;
+/** A longer row stays as it is: it would take milliseconds to read. */
+export const PLAN_ROW_MAX_CHARACTERS = 131_072;
 
 /** Where the tasks of a job begin, in each format of EXPLAIN; or what runs on the coordinator again, after the tasks of another part. */
 const BOUNDARY = /^ *(?:(["<]?Tasks[ -]Shown\b)|-> {2}Distributed Subplan |["<]?PlannedStmt\b)/gm;
@@ -50,7 +50,7 @@ export class ExplainedTasks {
   /** @param row the next row, in any encoding that contains ASCII, decoded as Latin-1: a line of the text format, or the whole plan */
   row(row: string): string {
     this.#format ??= formatOf(row);
-    if (row.length > PLAN_ROW_MAX_BYTES || (!this.#isInTasks && !row.includes('Tasks'))) return row;
+    if (row.length > PLAN_ROW_MAX_CHARACTERS || (!this.#isInTasks && !row.includes('Tasks'))) return row;
     let shown = '';
     let from = 0;
     for (const { index, 1: tasks } of row.matchAll(BOUNDARY)) {

@@ -1,13 +1,11 @@
 import type pg from 'pg';
+import { ON_THIS_NODE } from './run-on-nodes.ts';
 
 /** Whether Citus is installed in the session's database. */
 export async function hasCitus(session: pg.ClientBase): Promise<boolean> {
   const { rows } = await session.query("SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'");
   return rows.length > 0;
 }
-
-/** Changes in this session are not made on other nodes. Without Citus it is a setting that nothing reads. */
-export const ON_THIS_NODE = 'SET citus.enable_ddl_propagation = off';
 
 /**
  * Installs Citus, or updates it. Its scripts need a schema `public`, and the extension goes on depending on it; it stays empty and closed.

@@ -2,11 +2,12 @@ import pg from 'pg';
 import { rolePassword } from '../../../../auth/role-password.ts';
 import type { Placement } from '../../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../../errors.ts';
-import { type AdminConnection, withSession } from '../../admin-connection.ts';
 import type { Cluster } from '../../cluster.ts';
+import type { AdminLogin } from '../../server/admin-login.ts';
+import { withSession } from '../../server/admin-session.ts';
 import type { Address } from './address.ts';
-import { ON_THIS_NODE } from './extension.ts';
 import { forgetLogin, letLogin } from './node-logins.ts';
+import { ON_THIS_NODE } from './run-on-nodes.ts';
 
 /** What Citus calls with the role that moves a table, on one node or another. Each checks that its caller owns the table. */
 const CALLED = [
@@ -19,7 +20,7 @@ const CALLED = [
 
 export interface SchemaMove {
   /** How a superuser logs in to the coordinator and, with the same name and password, to the workers. */
-  readonly admin: AdminConnection;
+  readonly admin: AdminLogin;
   readonly cluster: Cluster;
   readonly placement: Placement;
   readonly target: Address;

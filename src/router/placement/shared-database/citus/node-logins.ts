@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { RoleLogin } from '../../admin-connection.ts';
+import type { RoleLogin } from '../../server/admin-login.ts';
 
 /** 0 in a row's `nodeid` means every node. */
 const EVERY_NODE = 0;

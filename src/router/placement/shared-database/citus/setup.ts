@@ -1,20 +1,22 @@
 import pg from 'pg';
 import { rolePassword } from '../../../../auth/role-password.ts';
 import { textOf } from '../../../../protocol/postgres-error.ts';
-import { type AdminConnection, addressOf, withSession } from '../../admin-connection.ts';
 import { type Cluster, ClusterError } from '../../cluster.ts';
 import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
-import { SHARED } from '../shared-database.ts';
+import { type AdminLogin, addressOf } from '../../server/admin-login.ts';
+import { withSession } from '../../server/admin-session.ts';
+import { SHARED } from '../shared-database-setup.ts';
 import type { Address } from './address.ts';
 import { closeCitus } from './closed-functions.ts';
 import { activateWorker } from './disabled-workers.ts';
-import { installCitus, ON_THIS_NODE } from './extension.ts';
+import { installCitus } from './extension.ts';
 import { endInterruptedMoves, forgetLogins } from './move-schema.ts';
 import { letLogin, letWriteLogins } from './node-logins.ts';
+import { ON_THIS_NODE } from './run-on-nodes.ts';
 
 export interface CitusSetup {
   /** How a superuser logs in to the coordinator; the same name and password are used on the workers. */
-  readonly admin: AdminConnection;
+  readonly admin: AdminLogin;
   readonly workers: readonly Address[];
   /** The set-up coordinator. */
   readonly cluster: Cluster;
@@ -64,13 +66,13 @@ export async function setUpCitus(setup: CitusSetup): Promise<string> {
   });
 }
 
-async function checkNodes(nodes: readonly AdminConnection[]): Promise<void> {
+async function checkNodes(nodes: readonly AdminLogin[]): Promise<void> {
   const missing = (await Promise.all(nodes.map(whatIsMissing))).flat();
   if (missing.length > 0) throw new ClusterError(`Citus cannot be set up yet:\n${missing.map((line) => `  ${line}`).join('\n')}`);
 }
 
 /** @returns what only people with access to the node can do */
-async function whatIsMissing(node: AdminConnection): Promise<string[]> {
+async function whatIsMissing(node: AdminLogin): Promise<string[]> {
   const at = addressOf(node);
   try {
     const { superuser, preloaded, prepared } = await withSession({ ...node, database: 'postgres' }, readSettings);
@@ -125,7 +127,7 @@ async function ownTransactions(session: pg.Client): Promise<string> {
   return `^citus_(${rows[0]?.groups})_\\d+_\\d+_\\d+$`;
 }
 
-async function addNodes(session: pg.Client, admin: AdminConnection, workers: readonly Address[]): Promise<void> {
+async function addNodes(session: pg.Client, admin: AdminLogin, workers: readonly Address[]): Promise<void> {
   const { rows } = await session.query<Address & { readonly groupid: number; readonly isactive: boolean }>(
     'SELECT nodename AS host, nodeport AS port, groupid, isactive FROM pg_catalog.pg_dist_node',
   );

@@ -1,4 +1,4 @@
-import type { GridColumn } from '../../../../parts/grid/source.ts';
+import type { GridColumn } from '../../../../parts/grid/grid-source.ts';
 
 /** A column as the API describes it. */
 export interface Field {

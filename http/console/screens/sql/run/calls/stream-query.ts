@@ -1,9 +1,9 @@
 import { ApiError, type Problem, unreachable } from '../../../../api/api-error.ts';
-import { open } from '../../../../api/client.ts';
+import { callForResponse } from '../../../../api/client.ts';
 import { linesOf } from '../../../../api/response-lines.ts';
-import { RowStore } from '../../../../parts/grid/row-store.ts';
-import { onlyReads } from '../only-reads.ts';
+import { ReceivedRows } from '../../../../parts/grid/received-rows.ts';
 import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from '../run-request-and-result.ts';
+import { onlyReads } from './only-reads.ts';
 import { columnsOf, type Field } from './reply-columns.ts';
 import { bodyOf } from './request-body.ts';
 
@@ -23,7 +23,7 @@ export interface Streaming {
  * @throws ApiError
  */
 export async function stream(call: Call, settings: Settings, { signal, mayStop, onResult }: Streaming): Promise<void> {
-  const response = await open('POST', 'api/query', {
+  const response = await callForResponse('POST', 'api/query', {
     body: bodyOf(call, settings),
     accept: 'application/x-ndjson',
     signal,
@@ -88,13 +88,13 @@ function brokenOff(): ApiError {
 
 /** Rows that have come, shown from time to time. */
 class Sheet {
-  rows: RowStore | undefined;
+  rows: ReceivedRows | undefined;
   received = 0;
   #next: string[] = [];
   #shownAt = Number.NEGATIVE_INFINITY;
 
   open(fields: readonly Field[]): void {
-    if (fields.length > 0) this.rows = new RowStore(columnsOf(fields));
+    if (fields.length > 0) this.rows = new ReceivedRows(columnsOf(fields));
   }
 
   add(row: string): void {

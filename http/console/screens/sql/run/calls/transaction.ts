@@ -1,6 +1,6 @@
 import { callText } from '../../../../api/client.ts';
 import { elementsOf, membersOf } from '../../../../api/raw-json.ts';
-import { RowStore } from '../../../../parts/grid/row-store.ts';
+import { ReceivedRows } from '../../../../parts/grid/received-rows.ts';
 import type { Call, Completion, Result, Settings } from '../run-request-and-result.ts';
 import { columnsOf, type Field } from './reply-columns.ts';
 import { transactionBody } from './request-body.ts';
@@ -22,7 +22,7 @@ function resultOf(call: Call, json: string): Result {
   const fields = read<readonly Field[]>('fields', []);
   const [start = 0] = members.get('rows') ?? [];
   const texts = fields.length === 0 ? [] : elementsOf(json, start);
-  const rows = fields.length === 0 ? undefined : new RowStore(columnsOf(fields));
+  const rows = fields.length === 0 ? undefined : new ReceivedRows(columnsOf(fields));
   rows?.append(texts);
   const completion: Completion = {
     command: read('command', ''),

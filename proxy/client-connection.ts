@@ -1,0 +1,246 @@
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
+import type { InputSource, OrganizationInput } from '../src/runtime/input-scheduler.ts';
+import { ClientGone, LoginMessageReader } from './login/login-message-reader.ts';
+import type { TlsIdentity } from './login/tls-certificate.ts';
+
+/** A socket, or a stream that behaves like one. */
+export interface ClientStream extends Duplex {
+  /** Calls back when nothing has been sent or received for so long. */
+  setTimeout(timeoutMs: number, callback: () => void): unknown;
+  /** Enables TCP keepalive; undefined if something else checks the peer. */
+  setKeepAlive?(enable: boolean, initialDelayMs: number): unknown;
+  /** Something below the stream encrypts it. */
+  readonly isEncrypted?: boolean;
+  /** Called when the client is authenticated; undefined if the stream does not depend on it. */
+  known?(organizationId: string): void;
+}
+
+/** Receives a client's input after the login. */
+export interface ClientReceiver {
+  clientData(chunk: Buffer): void;
+  clientDrained(): void;
+  /** The client has closed its sending side. */
+  clientEnded(): void;
+  clientClosed(): void;
+}
+
+/**
+ * A client's socket. The login reads its messages one by one. After that a receiver gets all input, and uses the stream to
+ * write and to pause the client. The listeners are set up once for both.
+ */
+export class ClientConnection implements InputSource {
+  readonly remoteAddress: string;
+  /** Its index among the door's clients. */
+  index = -1;
+  #socket: ClientStream;
+  #tls: TlsIdentity | undefined;
+  /** Undefined once a receiver gets the input. */
+  #login: LoginMessageReader | undefined;
+  /** Bytes that are sent with the next write. */
+  #held: readonly Uint8Array[] = NONE;
+  #receiver: ClientReceiver | undefined;
+  /** The input of the client's organization, once it is authenticated. */
+  #input: OrganizationInput | undefined;
+  /** Chunks to be handled in a later turn, in order; further chunks are added at the end. */
+  #deferred: Buffer[] | undefined;
+  #gone: (client: ClientConnection) => void;
+
+  /** @param gone called when the connection has been closed */
+  constructor(socket: ClientStream, remoteAddress: string, gone: (client: ClientConnection) => void) {
+    this.#socket = socket;
+    this.remoteAddress = plainAddress(remoteAddress);
+    this.#gone = gone;
+    this.#login = new LoginMessageReader(socket);
+    this.#listen(socket);
+  }
+
+  get encrypted(): boolean {
+    return this.#tls !== undefined || this.#socket.isEncrypted === true;
+  }
+
+  /** The connection's tls-server-end-point data, to which a login can be bound. */
+  get channelBinding(): Buffer | undefined {
+    return this.#tls?.channelBinding;
+  }
+
+  /** The messages of the login, until a receiver is attached. */
+  get login(): LoginMessageReader {
+    if (this.#login === undefined) throw new Error('the login is over');
+    return this.#login;
+  }
+
+  /** The stream, for writing, pausing and its end. */
+  get stream(): ClientStream {
+    return this.#socket;
+  }
+
+  /**
+   * Ends the login. The receiver gets all input from now on, including the bytes that have not been read yet.
+   * @param input schedules the handling of input; `leave` is called when the connection is closed
+   */
+  attach(receiver: ClientReceiver, input: OrganizationInput): void {
+    const socket = this.#socket;
+    const unread = this.login.takeUnread();
+    this.#login = undefined;
+    this.#receiver = receiver;
+    if (socket.closed) input.leave();
+    else this.#input = input;
+    socket.on('drain', () => this.#receiver?.clientDrained());
+    if (socket.isPaused()) socket.resume();
+    if (unread.length > 0) receiver.clientData(unread);
+    if (socket.destroyed) receiver.clientClosed();
+    else if (socket.readableEnded) receiver.clientEnded();
+  }
+
+  /** May be called more than once. */
+  keepAlive(): void {
+    this.#socket.setKeepAlive?.(true, KEEPALIVE_MS);
+  }
+
+  write(bytes: Uint8Array): void {
+    this.#socket.write(this.#withHeld(bytes));
+  }
+
+  /** Queues bytes that the client does not wait for yet. They are sent with the next write. */
+  hold(...pieces: readonly Uint8Array[]): void {
+    this.#held = this.#held.length === 0 ? pieces : [...this.#held, ...pieces];
+  }
+
+  /** Whether a final message has been sent. */
+  get ended(): boolean {
+    return this.#socket.writableEnded;
+  }
+
+  /** Sends a final message and closes. Further input is discarded, so that the client can still read the message. */
+  end(bytes: Uint8Array = NOTHING): void {
+    const socket = this.#socket;
+    const last = this.#withHeld(bytes);
+    if (last.length === 0) socket.end();
+    else socket.end(last);
+    this.#receiver = NO_RECEIVER;
+    socket.resume();
+    socket.setTimeout(LINGER_MS, () => socket.destroy());
+  }
+
+  /** Closes a connection after the client's Terminate. */
+  leave(): void {
+    // TLS and WebSockets have a closing handshake. A plain socket can be destroyed as soon as nothing is left to write.
+    const socket = this.#socket;
+    if (socket instanceof Socket && !this.encrypted && socket.writableLength === 0) socket.destroy();
+    else this.end();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /**
+   * Starts TLS, as the server. Bytes already received are the beginning of the handshake.
+   * @throws ClientGone when the handshake fails; it fails if ALPN does not include `postgresql`
+   */
+  async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
+    const plain = this.#socket.removeAllListeners('data').pause();
+    if (this.login.hasUnread) plain.unshift(this.login.takeUnread());
+    const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
+    // Outside of a tls.Server, TLS errors after the handshake are reported only by this event, and the socket stays open.
+    secure.on('_tlsError', () => secure.destroy());
+    // libpq's asynchronous calls stall when a TLS record exceeds their buffer. Postgres' own records are no larger.
+    secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
+    this.#socket = secure;
+    this.#login = new LoginMessageReader(secure);
+    this.#listen(secure);
+    if (!(await established(secure))) {
+      secure.destroy();
+      throw new ClientGone();
+    }
+    this.#tls = identity;
+    return secure;
+  }
+
+  #listen(socket: ClientStream): void {
+    socket
+      .on('error', ignore)
+      .on('data', (chunk: Buffer) => this.#arrived(chunk))
+      .on('end', () => this.#ended())
+      .on('close', () => this.#closed());
+  }
+
+  #arrived(chunk: Buffer): void {
+    const input = this.#input;
+    if (input === undefined) this.#login?.arrived(chunk);
+    else this.#received(chunk, input);
+  }
+
+  #received(chunk: Buffer, input: OrganizationInput): void {
+    if (this.#deferred !== undefined) {
+      this.#deferred.push(chunk);
+      this.#socket.pause();
+    } else if (input.begin()) {
+      this.#receiver?.clientData(chunk);
+      if (input.startedAt !== 0) input.end();
+    } else {
+      this.#deferred = [chunk];
+      input.defer(this);
+    }
+  }
+
+  handleInput(): void {
+    const deferred = this.#deferred ?? [];
+    const socket = this.#socket;
+    this.#deferred = undefined;
+    if (deferred.length > 1 && socket.isPaused()) socket.resume();
+    for (const chunk of deferred) this.#receiver?.clientData(chunk);
+    if (socket.readableEnded) this.#receiver?.clientEnded();
+    if (socket.closed) this.#forget();
+  }
+
+  #ended(): void {
+    this.#login?.ended();
+    if (this.#deferred === undefined) this.#receiver?.clientEnded();
+  }
+
+  #closed(): void {
+    this.#login?.ended();
+    if (this.#deferred === undefined) this.#forget();
+  }
+
+  #forget(): void {
+    this.#receiver?.clientClosed();
+    this.#input?.leave();
+    // Node keeps a closed socket in memory for a while; its listeners should not be kept with it.
+    this.#receiver = NO_RECEIVER;
+    this.#gone(this);
+    this.#gone = ignore;
+  }
+
+  #withHeld(bytes: Uint8Array): Uint8Array {
+    const held = this.#held;
+    if (held.length === 0) return bytes;
+    this.#held = NONE;
+    return Buffer.concat([...held, bytes]);
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+const NONE: readonly Uint8Array[] = [];
+const KEEPALIVE_MS = 30_000;
+const LINGER_MS = 2_000;
+const MAX_TLS_RECORD_BYTES = 8_192;
+
+function ignore(): void {}
+
+const NO_RECEIVER: ClientReceiver = { clientData: ignore, clientDrained: ignore, clientEnded: ignore, clientClosed: ignore };
+
+function established(secure: TLSSocket): Promise<boolean> {
+  return new Promise((resolve) => {
+    secure.once('secure', () => resolve(true));
+    secure.once('end', () => resolve(false)).once('close', () => resolve(false));
+  });
+}
+
+/** An IPv4-mapped address of an IPv6 socket, as IPv4. */
+function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') ? address.slice(7) : address;
+}

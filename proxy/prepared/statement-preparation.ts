@@ -1,0 +1,241 @@
+import { randomUUID } from 'node:crypto';
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
+import {
+  bindMessage,
+  closeStatementMessage,
+  describeStatementMessage,
+  EMPTY_DEFINITION,
+  FLUSH,
+  parseMessage,
+} from '../../src/protocol/frontend-encoder.ts';
+import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
+import type { Edits } from '../../src/syntax/edits.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import { shapeTold, type UnnamedStatement } from './client-statements.ts';
+import { DescribeReply } from './describe-reply-reader.ts';
+import type { Effect } from './pending-changes.ts';
+
+const NO_NAME = Buffer.alloc(0);
+/** No statement has this name. A Bind of it fails, and the server ignores what follows up to the Sync. */
+const MISSING_NAME = Buffer.from(`changed ${randomUUID()}`);
+
+/** Stands in the reply queue beside the request that fails because its statement has changed. */
+export class ShapeChanged implements Effect {
+  /** Body of the ParameterDescription that comes before the error; undefined if none does, or if it is too long to be kept. */
+  readonly parameters: Buffer | undefined;
+
+  constructor(parameters: Buffer | undefined) {
+    this.parameters = parameters;
+  }
+
+  undo(): void {}
+}
+
+/** Whether a request can be sent: now, after the backend has described its statement, or not at all. */
+export type Readiness = 'ready' | 'asked' | 'changed';
+
+/*
+ * These functions ensure that the backend has prepared the statements that a client's next request names, and that no other
+ * statement has their names. Postern sends the messages for that itself and skips their replies.
+ */
+
+/** Whether the next message waits until the backend has described a statement. */
+export function awaitsShape({ question }: WireSession): boolean {
+  return question !== undefined && !question.reply.isOver;
+}
+
+/** Ensures that the backend's unnamed statement is this client's, and not one that another client left. */
+export function ensureUnnamed(session: WireSession, backend: BackendConnection): Readiness {
+  const { unnamed: wanted } = session.statements;
+  if (wanted !== undefined && takeChanged(session, wanted)) return 'changed';
+  if (backend.session.unnamed === wanted && wanted !== undefined) return 'ready';
+  session.names.changes('');
+  if (wanted !== undefined && wanted.isOversized !== true) return prepareUnnamed(session, wanted, backend);
+  backend.session.unnamed = undefined;
+  session.replies.push(Request.close, Disposition.skip);
+  session.toBackend.insert(closeStatementMessage(NO_NAME));
+  return 'ready';
+}
+
+/** Prepares an empty statement with these parameters, without a name. The backend's unnamed statement then belongs to no client. */
+export function prepareUnnamedPlaceholder(session: WireSession, backend: BackendConnection, shape: StatementShape): void {
+  session.names.changes('');
+  backend.session.unnamed = undefined;
+  session.replies.push(Request.parse, Disposition.skip);
+  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(EMPTY_DEFINITION, shape)));
+}
+
+function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
+  const state = backend.session;
+  const undo = () => {
+    state.unnamed = undefined;
+  };
+  const told = shapeTold(unnamed);
+  state.unnamed = unnamed;
+  session.replies.push(Request.parse, Disposition.skip, { undo });
+  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(unnamed.definition, told)));
+  if (told === undefined || !canAsk(session)) return 'ready';
+  return ask(session, NO_NAME, (shape) => {
+    if (isSameShape(shape, told)) return;
+    undo();
+    noteChanged(session, unnamed);
+  });
+}
+
+/**
+ * Prepares a statement on a backend that does not have it. If other clients may know the statement, it is described first:
+ * its tables may have changed since they were told its columns, and PostgreSQL does not report that for a new statement.
+ * @param isCompared the caller compares its shape, so it is described in any case
+ */
+export function ensurePrepared(
+  session: WireSession,
+  statement: ServerStatement,
+  backend: BackendConnection,
+  isCompared = false,
+): Readiness {
+  if (backend.session.prepared.use(statement)) return 'ready';
+  if (takeChanged(session, statement)) return 'changed';
+  const asks = (statement.isSent || isCompared) && canAsk(session);
+  prepareStatement(session, statement, backend, asks);
+  return asks ? 'asked' : 'ready';
+}
+
+/** As {@link ensurePrepared}, for a Parse of the statement. @returns whether the Parse has to wait until the shape on this backend is known */
+export function mustDescribeFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
+  session.question = undefined;
+  if (!statement.isSent || !canAsk(session) || backend.session.prepared.use(statement)) return false;
+  prepareStatement(session, statement, backend, true);
+  return true;
+}
+
+/** @param asks the next message waits for the statement's shape */
+export function prepareStatement(
+  session: WireSession,
+  statement: ServerStatement,
+  backend: BackendConnection,
+  asks = false,
+  edits?: Edits,
+): void {
+  closeIfStale(session, statement.name, backend);
+  const { prepared } = backend.session;
+  const evicted = prepared.set(statement, statement);
+  session.names.prepares(statement);
+  const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
+  session.replies.push(Request.parse, Disposition.skip, effect);
+  session.toBackend.insert(parseMessage(statement.name, definitionToReprepare(statement.definition, statement.shape)));
+  closeEvicted(session, evicted, backend);
+  describeStatement(session, statement, backend, asks);
+}
+
+/** Describes a statement that has just been prepared. @param asks as in {@link prepareStatement} */
+export function describeStatement(session: WireSession, statement: ServerStatement, backend: BackendConnection, asks = false): void {
+  statement.isSent = true;
+  const told = (shape: StatementShape) => described(session, statement, shape, backend, asks);
+  if (asks) ask(session, statement.name, told);
+  else describe(session, statement.name, told, false);
+}
+
+/** After an error the backend ignores messages up to the Sync, and during COPY FROM STDIN it accepts only copy data. */
+function canAsk({ replies }: WireSession): boolean {
+  return replies.missingSync !== 'discarding' && !replies.copyIn;
+}
+
+function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) => void): 'asked' {
+  session.question = { reply: describe(session, name, told, true), named: undefined, changed: undefined };
+  session.toBackend.insert(FLUSH);
+  return 'asked';
+}
+
+function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): DescribeReply {
+  const reader = new DescribeReply(told, isAwaited);
+  session.replies.push(Request.describe, Disposition.skip, reader);
+  session.toBackend.insert(describeStatementMessage(name));
+  return reader;
+}
+
+function described(
+  session: WireSession,
+  statement: ServerStatement,
+  shape: StatementShape,
+  backend: BackendConnection,
+  asks: boolean,
+): void {
+  if (statement.shape === undefined) statement.shape = shape;
+  else if (!isSameShape(statement.shape, shape)) shapeDiffers(session, statement, shape, backend, asks);
+}
+
+function shapeDiffers(
+  session: WireSession,
+  statement: ServerStatement,
+  shape: StatementShape,
+  backend: BackendConnection,
+  asks: boolean,
+): void {
+  backend.session.unprepare(statement);
+  session.services.registry.forget(statement);
+  if (asks) {
+    noteChanged(session, statement);
+    return;
+  }
+  // Two sessions were both the first to prepare it, on different backends, and its tables changed in between.
+  const own = newServerStatement(statement.definition);
+  own.isSent = true;
+  own.shape = shape;
+  session.statements.replace(statement, own);
+}
+
+function noteChanged({ question }: WireSession, statement: object): void {
+  if (question !== undefined) question.changed = statement;
+}
+
+/** Whether the backend has described the statement differently from what clients were told. Clears the mark. */
+function takeChanged({ question }: WireSession, statement: object): boolean {
+  if (question?.changed !== statement) return false;
+  question.changed = undefined;
+  return true;
+}
+
+/**
+ * Sends a failing Bind in place of a request whose statement has changed since its client was told of it. The backend refuses it
+ * and ignores what follows.
+ * @param told what the client was told. PostgreSQL describes the parameters before it finds that the columns have changed
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/tcop/postgres.c exec_describe_statement_message
+ */
+export function refuseChanged(
+  { replies, toBackend }: WireSession,
+  kind: typeof Request.bind | typeof Request.describe,
+  told: StatementShape | undefined,
+): void {
+  replies.push(kind, Disposition.forward, new ShapeChanged(kind === Request.describe ? told?.parameters : undefined));
+  toBackend.insert(bindMessage(MISSING_NAME));
+}
+
+export function closeEvicted(session: WireSession, statements: readonly ServerStatement[], backend: BackendConnection): void {
+  for (const statement of statements) closeStatement(session, statement, backend);
+}
+
+export function closeStatement(session: WireSession, statement: ServerStatement, backend: BackendConnection): void {
+  closeName(session, statement.name.toString('latin1'), backend, () => backend.session.prepared.delete(statement));
+}
+
+/** If the server ignores the Close, the name remains stale. */
+function closeName(session: WireSession, name: string, backend: BackendConnection, redo?: () => void): void {
+  session.names.changes(name);
+  session.replies.push(Request.close, Disposition.skip, { undo: () => backend.session.staleNames.add(name), redo });
+  session.toBackend.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
+}
+
+/** Closes a stale statement that has the name which the client is about to use. */
+export function closeIfStale(session: WireSession, name: Buffer, backend: BackendConnection): void {
+  const { staleNames } = backend.session;
+  if (staleNames.size === 0) return;
+  const stale = name.toString('latin1');
+  if (staleNames.delete(stale)) closeName(session, stale, backend);
+}
+
+/** Closes all stale statements before a request of the client. */
+export function closeStaleNames(session: WireSession, backend: BackendConnection): void {
+  for (const name of backend.session.takeStaleNames()) closeName(session, name, backend);
+}

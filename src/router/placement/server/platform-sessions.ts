@@ -1,0 +1,127 @@
+import pg from 'pg';
+import { ServiceError } from '../../../errors.ts';
+import { codeOf, textOf } from '../../../protocol/postgres-error.ts';
+import type { Cluster } from '../cluster.ts';
+import { sessionConfig } from './admin-session.ts';
+import { isNotUpYet } from './wait-for-server.ts';
+
+/** The platform role's sessions in each database. A session is used only for the duration of a statement. */
+const CONTROL_SESSIONS_MAX = 6;
+const SHARED_SESSIONS_MAX = 4;
+const IDLE_TIMEOUT_MS = 30_000;
+
+/** read_only_sql_transaction: a standby that has not been promoted yet. */
+const READ_ONLY = '25006';
+
+const PING = { text: '', query_timeout: 2_000 };
+
+/**
+ * The platform role's sessions for work on organizations' databases, schemas and roles. They are in the control database and the
+ * shared one, never in an organization's own.
+ */
+export class Platform {
+  readonly cluster: Cluster;
+  readonly #control: pg.Pool;
+  readonly #shared: pg.Pool;
+
+  constructor(cluster: Cluster) {
+    this.cluster = cluster;
+    this.#control = openPool(cluster, cluster.controlDatabase, CONTROL_SESSIONS_MAX);
+    this.#shared = openPool(cluster, cluster.sharedDatabase, SHARED_SESSIONS_MAX);
+  }
+
+  /** Runs `work` in the control database. One session is kept open for that. */
+  run<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#control, work);
+  }
+
+  /** Runs `work` in the shared database. */
+  runInShared<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#shared, work);
+  }
+
+  /**
+   * Runs `work` in the control database while no other process works on the same organization. The advisory lock is in that database,
+   * where no tenant can take it.
+   * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
+   */
+  alone<Result>(role: string, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#control, async (session) => {
+      await session.query('SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended($1, 0))', [role]);
+      const result = await work(session);
+      await session.query('SELECT pg_catalog.pg_advisory_unlock_all()');
+      return result;
+    });
+  }
+
+  /** The same, with a session in the shared database too. */
+  aloneInShared<Result>(role: string, work: (shared: pg.PoolClient, control: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return this.alone(role, (control) => lend(this.#shared, (shared) => work(shared, control)));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#control.end(), this.#shared.end()]);
+  }
+}
+
+function openPool({ host, port, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
+  const pool = new pg.Pool({
+    ...sessionConfig({ host, port, ssl, ...platform, database }),
+    max,
+    min: 1,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+  });
+  // A lost idle session is replaced when the next one is needed. The pool has no error listener on sessions in use; their statements
+  // fail anyway, but an error event without a listener would end the process.
+  pool.on('error', () => {}).on('connect', (session) => session.on('error', () => {}));
+  return pool;
+}
+
+async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+  const session = await acquire(pool).catch((error: unknown) => {
+    throw asServiceError(error);
+  });
+  try {
+    const result = await work(session);
+    session.release();
+    return result;
+  } catch (error) {
+    // The session is dropped, with its locks and its transaction.
+    session.release(true);
+    throw asServiceError(error);
+  }
+}
+
+/** Limits the wait for a session whose connection was lost silently, which would otherwise take many minutes. */
+async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
+  for (let left = pool.options.max; ; left--) {
+    const session = await pool.connect();
+    try {
+      await session.query(PING);
+      return session;
+    } catch (error) {
+      session.release(true);
+      if (left === 0) throw error;
+    }
+  }
+}
+
+/** Maps errors that concern the server and not the statement. */
+export function asServiceError(error: unknown): unknown {
+  if (error instanceof ServiceError) return error;
+  const sqlstate = codeOf(error);
+  if (sqlstate === '53100' || sqlstate === '53200') {
+    return new ServiceError('not_ready', 'the database server is out of memory or disk space', { cause: error, sqlstate, retryAfterS: 1 });
+  }
+  if (sqlstate === '53300') {
+    return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
+  }
+  if (sqlstate === READ_ONLY || isNotUpYet(error) || isBetweenNodes(error, sqlstate))
+    return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
+  return error;
+}
+
+/** Whether a connection between nodes of Citus has failed, or was lost since it was last used. */
+function isBetweenNodes(error: unknown, sqlstate: string): boolean {
+  return sqlstate === '08006' || /^failure on connection marked as essential/.test(textOf(error));
+}

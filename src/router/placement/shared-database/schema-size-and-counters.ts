@@ -1,0 +1,66 @@
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { codeOf } from '../../../protocol/postgres-error.ts';
+import type { Platform } from '../server/platform-sessions.ts';
+
+const INSUFFICIENT_PRIVILEGE = '42501';
+/** Relations of one organization whose counters are read: those that are read most. */
+const RELATIONS_MAX = 20_000;
+const TIMEOUT_MS = 5_000;
+
+/** Calls system functions only, with oids: nothing in the schema is executed. */
+const COUNTERS = `
+  SELECT pg_catalog.json_agg(pg_catalog.json_build_object('oid', oid, 'scans', scans, 'rows_read', rows_read, 'live_rows', live_rows)) AS counters
+  FROM (
+    SELECT c.oid::pg_catalog.text, pg_catalog.pg_stat_get_numscans(c.oid) AS scans, pg_catalog.pg_stat_get_tuples_returned(c.oid) AS rows_read,
+      pg_catalog.pg_stat_get_live_tuples(c.oid) AS live_rows
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relkind = ANY ('{r,m,i}')
+    ORDER BY scans DESC
+    LIMIT ${RELATIONS_MAX}
+  ) AS counted`;
+
+/**
+ * The counters of an organization's tables and indexes in the shared database, as JSON: scans, rows read and live rows of each oid.
+ * There are none if a superuser has closed them before, and this version has not been started as one.
+ * @returns undefined in the other placement, where an organization reads its own
+ */
+export async function relationCounters(platform: Platform, { kind, schema }: Placement): Promise<string | undefined> {
+  if (kind !== 'schema') return undefined;
+  const query = { text: COUNTERS, values: [schema], query_timeout: TIMEOUT_MS };
+  const counters = await platform
+    .runInShared(async (session) => (await session.query<{ counters: object[] | null }>(query)).rows[0]?.counters)
+    .catch((error: unknown) => {
+      if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
+      return undefined;
+    });
+  return JSON.stringify(counters ?? []);
+}
+
+const LOCK_NOT_AVAILABLE = '55P03';
+const OWN_RELATIONS = `
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = $1 AND c.relkind = ANY ('{r,m,S}')`;
+
+/** To measure a table means to lock it against being dropped, for which nobody is waited for. */
+const MEASURE = `SELECT coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0) AS bytes ${OWN_RELATIONS}`;
+
+/** As VACUUM and ANALYZE have left it. */
+const ESTIMATE = `
+  SELECT coalesce(sum(part.relpages::bigint), 0) * 8192 AS bytes
+  FROM (SELECT c.oid, c.reltoastrelid ${OWN_RELATIONS}) AS own JOIN pg_catalog.pg_class part
+    ON part.oid IN (own.oid, own.reltoastrelid) OR part.oid IN (
+      SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid IN (own.oid, own.reltoastrelid))`;
+
+/** The size of an organization's tables in the shared database, with their indexes and large values. */
+export async function schemaBytes(platform: Platform, schema: string): Promise<number> {
+  return platform.runInShared(async (session) => {
+    const read = async (text: string) => Number((await session.query<{ bytes: string }>(text, [schema])).rows[0]?.bytes ?? 0);
+    await session.query("SET lock_timeout = '200ms'");
+    const bytes = await read(MEASURE).catch((error: unknown) => {
+      if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+      return read(ESTIMATE);
+    });
+    await session.query('RESET lock_timeout');
+    return bytes;
+  });
+}
