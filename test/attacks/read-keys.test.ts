@@ -1,7 +1,7 @@
 import { once } from 'node:events';
-import type pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventually } from '../support/eventually.ts';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { DOORS } from './doors.ts';
 
@@ -28,6 +28,16 @@ const ATTACKS: readonly (readonly [way: string, sql: string | readonly string[],
   ['creates a table', 'CREATE TABLE mine (id int)'],
   ['creates a table of a query', 'CREATE TABLE mine AS SELECT * FROM orders'],
   ['selects into a table', 'SELECT * INTO mine FROM orders'],
+  ['creates a temporary table', 'CREATE TEMPORARY TABLE mine (id int)'],
+  ['creates a temporary table of a query', 'CREATE TEMP TABLE mine ON COMMIT DROP AS SELECT * FROM orders'],
+  ['selects into a temporary table', 'SELECT * INTO TEMP mine FROM orders'],
+  ['creates a table in pg_temp', 'CREATE TABLE pg_temp.mine (id int)'],
+  ['creates a temporary view', 'CREATE TEMPORARY VIEW mine AS SELECT 1'],
+  ['creates a temporary sequence', 'CREATE TEMPORARY SEQUENCE mine'],
+  ['creates a function in pg_temp', "CREATE FUNCTION pg_temp.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"],
+  ['creates a type in pg_temp', "CREATE TYPE pg_temp.mine AS ENUM ('a')"],
+  ['creates a domain in pg_temp', 'CREATE DOMAIN pg_temp.mine AS int'],
+  ['creates an operator in pg_temp', 'CREATE OPERATOR pg_temp.=== (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)'],
   ['creates a view', 'CREATE VIEW mine AS SELECT 1'],
   ['creates a function', "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"],
   ['creates a type', "CREATE TYPE mine AS ENUM ('a')"],
@@ -67,6 +77,7 @@ const ATTACKS: readonly (readonly [way: string, sql: string | readonly string[],
 ];
 
 describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: Kind) => {
+  const variables = { POSTERN_PLACEMENT: kind, POSTERN_CONTROL_DATABASE: newControlDatabase() };
   let service: TestService;
   let owner: TestOrganization;
   let other: TestOrganization;
@@ -81,7 +92,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
   };
 
   beforeAll(async () => {
-    service = await startTestService({ POSTERN_PLACEMENT: kind });
+    service = await startTestService(variables);
     [owner, other] = [await service.signUp(), await service.signUp()];
     await service.query(other, "CREATE TABLE notes AS SELECT 'secret' AS body");
     own = await service.connect(owner);
@@ -96,6 +107,8 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
       CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS count FROM orders;
       CREATE SEQUENCE numbers;
       CREATE FUNCTION add_order(text) RETURNS void LANGUAGE sql AS 'INSERT INTO orders VALUES (9, $1)';
+      CREATE TABLE journal (entry text);
+      CREATE FUNCTION note_down(text) RETURNS void LANGUAGE sql SECURITY DEFINER AS 'INSERT INTO journal VALUES ($1)';
       CREATE FUNCTION double(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1'`);
     const migrated = { key: owner.apiKey, body: { name: 'first', sql: 'SELECT 1' }, headers: { 'idempotency-key': 'once' } };
     expect((await service.call('POST', '/api/migrations', migrated)).status).toBe(201);
@@ -135,8 +148,11 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
       expect((await service.query(reader, 'SELECT id FROM apart.things')).body.rows).toEqual([{ id: 8 }]);
     }
     const client = await service.connect(reader);
-    await client.query('CREATE TEMPORARY TABLE mine AS SELECT * FROM orders; LISTEN news');
-    expect((await client.query('SELECT * FROM mine')).rows).toEqual([{ id: 1, note: 'one' }]);
+    await client.query('LISTEN news');
+    await client.query('BEGIN; DECLARE mine CURSOR WITH HOLD FOR SELECT * FROM orders; COMMIT');
+    expect((await client.query('FETCH ALL FROM mine')).rows).toEqual([{ id: 1, note: 'one' }]);
+    expect((await client.query('EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT 1')).rows).not.toEqual([]);
+    expect((await client.query("SELECT note_down('one')")).rows).toHaveLength(1);
     const heard = once(client, 'notification');
     await own.query("NOTIFY news, 'extra'");
     expect((await heard)[0]).toMatchObject({ channel: 'news', payload: 'extra' });
@@ -205,23 +221,124 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     await Promise.all(clients.map((client) => client.end()));
   });
 
-  it('gets its rights again where it or the owner has taken them away, but not those on one table', async () => {
-    const hidden = await readKey(owner);
-    await own.query(`REVOKE SELECT ON later FROM "${owner.id}_read"`);
-    expect((await service.query(hidden.organization, 'SELECT * FROM later')).body.code).toBe('forbidden');
-
-    const client = await service.connect(reader, { options: '-c postern.pool=session' });
-    await client.query('DROP OWNED BY CURRENT_USER');
-    await client.query("ALTER ROLE CURRENT_USER PASSWORD 'mine'");
+  /** A statement of a reader in a session of its own, and whatever it is answered. */
+  const attempt = async (organization: TestOrganization, sql: string) => {
+    const client = await service.connect(organization, { options: '-c postern.pool=session' });
+    const code = await client.query(sql).then(
+      () => '00000',
+      (error: { code?: string }) => error.code,
+    );
     await client.end();
-    await own.query(`CREATE TABLE newest AS SELECT 9 AS id`);
-    await readKey(owner);
-    await eventually('it reads again', async () => (await service.query(reader, 'SELECT note FROM orders')).status === 200);
-    expect((await service.query(reader, 'SELECT id FROM newest')).body.rows).toEqual([{ id: 9 }]);
+    return code;
+  };
+
+  it('sees nothing that its organization has hidden, whatever it drops or breaks, and whoever makes new sessions and keys', async () => {
+    const guarded = await service.signUp();
+    const session = await service.connect(guarded);
+    const role = `"${guarded.id}_read"`;
+    await session.query(`CREATE TABLE seen AS SELECT 1 AS id; CREATE TABLE hidden AS SELECT 'secret' AS body;
+      CREATE TABLE partly AS SELECT 1 AS id, 'secret' AS body; CREATE SEQUENCE counter`);
+    const apart = kind === 'database';
+    if (apart) await session.query('CREATE SCHEMA vault; CREATE TABLE vault.hidden AS SELECT 1 AS id');
+    const key = (await readKey(guarded)).organization;
+    const hidden = [
+      'SELECT * FROM hidden',
+      'SELECT * FROM partly',
+      'SELECT last_value FROM counter',
+      ...(apart ? ['SELECT * FROM vault.hidden'] : []),
+    ];
+    for (const sql of hidden) expect([sql, (await service.query(key, sql)).status]).toEqual([sql, 200]);
+
+    await session.query(
+      `REVOKE SELECT ON hidden FROM ${role}; REVOKE SELECT ON partly FROM ${role}; REVOKE SELECT ON counter FROM ${role}`,
+    );
+    if (apart) await session.query(`REVOKE USAGE ON SCHEMA vault FROM ${role}`);
+    const look = async () => {
+      for (const sql of hidden)
+        for (const door of Object.values(DOORS)) expect([sql, (await door(service, key, sql)).sqlstate]).toEqual([sql, '42501']);
+      expect((await service.query(key, 'SELECT id FROM seen')).body.rows).toEqual([{ id: 1 }]);
+    };
+    await look();
+    const breaks = [
+      'DROP OWNED BY CURRENT_USER',
+      'DROP OWNED BY CURRENT_USER CASCADE',
+      'REVOKE ALL ON ALL TABLES IN SCHEMA public FROM CURRENT_USER',
+      'REVOKE ALL ON SCHEMA public FROM CURRENT_USER',
+      `REVOKE ALL ON DATABASE "${kind === 'database' ? guarded.id : 'postern_shared'}" FROM CURRENT_USER`,
+      "ALTER ROLE CURRENT_USER PASSWORD 'mine'",
+      `COMMENT ON ROLE ${role} IS 'The organization has not let its readers read yet.'`,
+    ];
+    for (const sql of breaks) {
+      await attempt(key, sql);
+      for (let time = 0; time < 3; time += 1) await look();
+    }
+    // The columns that are shown are all that is shown. PostgreSQL refuses DROP OWNED then.
+    await session.query(`GRANT SELECT (id) ON partly TO ${role}`);
+    await attempt(key, 'DROP OWNED BY CURRENT_USER');
+    expect((await service.query(key, 'SELECT id FROM partly')).body.rows).toEqual([{ id: 1 }]);
+    await look();
+    await readKey(guarded);
+    await look();
+    const another = await startTestService(variables);
+    for (const sql of hidden) expect([sql, (await another.query(key, sql)).body.sqlstate]).toEqual([sql, '42501']);
+    await another.close();
+
+    // What is hidden in advance stays so too, and is shown again by its owner alone.
+    await session.query(`ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM ${role}; CREATE TABLE later AS SELECT 1 AS id`);
+    hidden.push('SELECT * FROM later');
+    await look();
+    await session.query('REVOKE SELECT (id) ON partly FROM PUBLIC');
+    await session.query(`REVOKE SELECT (id) ON partly FROM ${role}`);
+    await attempt(key, 'DROP OWNED BY CURRENT_USER');
+    await readKey(guarded);
+    await session.query('CREATE TABLE latest AS SELECT 2 AS id');
+    hidden.push('SELECT * FROM latest');
+    await look();
+    await session.query(
+      `ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${role}; CREATE TABLE newest AS SELECT 3 AS id; GRANT SELECT ON later TO ${role}`,
+    );
+    expect((await service.query(key, 'SELECT newest.id, later.id AS later FROM newest, later')).body.rows).toEqual([{ id: 3, later: 1 }]);
     for (const name of ['migrations', 'idempotency_keys']) {
       const table = kind === 'database' ? `postern.${name}` : `public.postern_${name}`;
       expect((await service.query(reader, `SELECT * FROM ${table}`)).body.sqlstate).toBe('42501');
     }
+    await session.end();
+  });
+
+  it('puts nothing before what a function of its owner uses', async () => {
+    const client = await service.connect(reader, { options: '-c postern.pool=session' });
+    const traps = [
+      'CREATE TEMPORARY TABLE journal (entry text)',
+      'CREATE FUNCTION pg_temp.trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM public.orders; RETURN NEW; END $$',
+      'CREATE TRIGGER trap BEFORE INSERT ON pg_temp.journal FOR EACH ROW EXECUTE FUNCTION pg_temp.trap()',
+    ];
+    const codes: (string | undefined)[] = [];
+    for (const sql of traps) await client.query(sql).catch(({ code }: { code?: string }) => codes.push(code));
+    expect(codes).toEqual(['42501', '42501', '3F000']);
+    await client.query("SELECT note_down('two')");
+    await client.end();
+    expect((await own.query('SELECT * FROM orders')).rows).toEqual([{ id: 1, note: 'one' }]);
+    expect((await own.query("SELECT * FROM journal WHERE entry = 'two'")).rows).toHaveLength(1);
+  });
+
+  it('creates nothing temporary in a database of an earlier version either', async () => {
+    const former = await service.signUp();
+    await service.query(former, 'CREATE TABLE seen AS SELECT 1 AS id');
+    const key = (await readKey(former)).organization;
+    const create = 'CREATE TEMPORARY TABLE mine (id int)';
+    const superuser = new pg.Client(inject('clusterUrl'));
+    await superuser.connect();
+    const database = kind === 'database' ? former.id : 'postern_shared';
+    const terminate = `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '${former.id}_read'`;
+    await superuser.query(
+      `GRANT TEMPORARY ON DATABASE "${database}" TO ${kind === 'database' ? `"${former.id}_read"` : 'PUBLIC'}; ${terminate}`,
+    );
+    // The start of a process takes it away, as it does after an update.
+    const another = await startTestService(variables);
+    expect(await attempt(key, create)).toBe('42501');
+    expect((await another.query(former, create)).status).toBe(200);
+    await another.close();
+    await superuser.end();
   });
 
   it('leaves no settings for the sessions of other read keys', async () => {

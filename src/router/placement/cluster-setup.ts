@@ -5,9 +5,10 @@ import type { Observe } from '../../observation.ts';
 import { textOf } from '../../protocol/postgres-error.ts';
 import { type Cluster, ClusterError } from './cluster.ts';
 import { checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './describe-cluster.ts';
+import { takeTemporaryFromReaders } from './own-database/database-provisioner.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureOwnersRole } from './roles/owners-group-role.ts';
+import { ensureOwnersRole, mayAdmitOwners } from './roles/owners-group-role.ts';
 import { ensurePlatformRole, platformLogin, ROLE_SETTINGS } from './roles/platform-role.ts';
 import { type AdminLogin, addressOf, parseUrl } from './server/admin-login.ts';
 import { withSession } from './server/admin-session.ts';
@@ -136,11 +137,12 @@ async function ensureDatabases(
   facts: ServerFacts,
   owner: string,
 ): Promise<boolean> {
-  const made = { ...facts, owner, allowXpath, secret, observe };
   if (facts.superuser) {
     await ensureStatisticsReader(session);
     await ensureOwnersRole(session, owner, facts.version);
   }
+  const made = { ...facts, owner, hasOwnersRole: await mayAdmitOwners(session, owner), allowXpath, secret, observe };
+  await takeTemporaryFromReaders(session, owner);
   const hardened = await ensureTemplate(session, admin, made);
   return (await ensureSharedDatabase(session, admin, made)) && hardened;
 }
@@ -202,7 +204,7 @@ function warn(observe: Observe, hardened: boolean, open: readonly string[], role
           'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
           'those in the schema placement share advisory locks',
           'all can evaluate XPath expressions, which nothing can stop',
-          'read keys can create large objects',
+          'read keys can create large objects, and temporary tables in the schema placement',
         ]),
     ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),

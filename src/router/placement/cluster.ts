@@ -31,8 +31,10 @@ export interface Cluster extends SharedFacts {
   readonly maxConnections: number;
   /** The settings of every organization's role, as far as the platform role may set them. */
   readonly roleSettings: Readonly<Record<string, string>>;
-  /** Whether large objects are left to organizations' own roles. */
+  /** Whether large objects, and temporary ones in the shared database, are left to organizations' own roles. */
   readonly hasOwnersRole: boolean;
+  /** Whether organizations may evaluate XPath expressions. */
+  readonly allowXpath: boolean;
   readonly secret: string;
   /** How to log in to a database of this cluster. */
   login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;

@@ -24,7 +24,12 @@ const CONNECT_TIMEOUT_MS = 10_000;
 export async function describeCluster(
   session: pg.Client,
   admin: AdminLogin,
-  { name = 'default', controlDatabase, secret }: Pick<Cluster, 'controlDatabase' | 'secret'> & { readonly name?: string },
+  {
+    name = 'default',
+    controlDatabase,
+    secret,
+    allowXpath = false,
+  }: Pick<Cluster, 'controlDatabase' | 'secret'> & Partial<Pick<Cluster, 'name' | 'allowXpath'>>,
   facts: ServerFacts,
   platform: RoleLogin,
 ): Promise<Cluster> {
@@ -47,6 +52,7 @@ export async function describeCluster(
     maxConnections: facts.connections,
     roleSettings,
     hasOwnersRole: await mayAdmitOwners(session, platform.user),
+    allowXpath,
     secret,
     login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };

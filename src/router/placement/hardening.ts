@@ -79,6 +79,54 @@ export const ONE_DATABASE: Names = {
  */
 const XPATH: Names = { relations: [], functions: ['xpath', 'xpath_exists', 'xmlexists'] };
 
+/** Objects of Postern's own in pg_catalog that have the name of one of the server's, which is renamed, and are open to all again. */
+const REPLACED_PREFIX = 'postern_';
+/** Objects with a lower oid are the server's own, also when they have been renamed. */
+const FIRST_NORMAL_OID = 16_384;
+
+export interface Hardened {
+  readonly taken: readonly Names[];
+  /** The names of what is there in place of the server's. No patterns. */
+  readonly replaced: Names;
+  /** undefined: either will do, because processes with another setting may have been started since. */
+  readonly allowXpath: boolean | undefined;
+}
+
+/**
+ * A SELECT that returns a row if the session's database is hardened. A dump has none of the changes to the system catalogs, but the
+ * comment on the database, so it is the catalogs that are asked.
+ */
+export function findHardened({ taken, replaced, allowXpath }: Hardened): string {
+  const isOpen = (catalog: 'pg_class' | 'pg_proc', names: (from: Names) => readonly string[]) => {
+    const [name, place, acl] = catalog === 'pg_class' ? ['relname', 'relnamespace', 'relacl'] : ['proname', 'pronamespace', 'proacl'];
+    const [takenNames, replacedNames] = [matches(name, taken.flatMap(names)), matches(name, names(replaced))];
+    const isPublic = `EXISTS (SELECT FROM pg_catalog.aclexplode(o.${acl}) AS a WHERE a.grantee = 0)`;
+    return `EXISTS (SELECT FROM pg_catalog.${catalog} o WHERE o.${place} = 'pg_catalog'::pg_catalog.regnamespace
+      AND ${catalog === 'pg_class' ? isPublic : `(o.${acl} IS NULL OR ${isPublic})`}
+      AND CASE WHEN o.oid < ${FIRST_NORMAL_OID} THEN ${takenNames} OR ${replacedNames} ELSE ${takenNames} AND NOT ${replacedNames} END)`;
+  };
+  const isThere = (catalog: 'pg_class' | 'pg_proc', names: readonly string[]) => {
+    const [name, place] = catalog === 'pg_class' ? ['relname', 'relnamespace'] : ['proname', 'pronamespace'];
+    return `${names.length} = (SELECT pg_catalog.count(DISTINCT o.${name}) FROM pg_catalog.${catalog} o
+      WHERE o.${place} = 'pg_catalog'::pg_catalog.regnamespace AND o.oid >= ${FIRST_NORMAL_OID} AND o.${name} = ANY ('{${names.join()}}'))`;
+  };
+  const xpath = `EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace
+    AND ${matches('proname', XPATH.functions, 'p')} AND pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE') <> ${allowXpath})`;
+  const conditions = [
+    `NOT ${isOpen('pg_class', ({ relations }) => relations)}`,
+    `NOT ${isOpen('pg_proc', ({ functions }) => functions)}`,
+    isThere('pg_class', replaced.relations),
+    isThere('pg_proc', replaced.functions),
+    ...(allowXpath === undefined ? [] : [`NOT ${xpath}`]),
+  ];
+  return `SELECT WHERE ${conditions.join(' AND ')}`;
+}
+
+/** Whether the name is one of these, or of a renamed one. */
+function matches(column: string, patterns: readonly string[], table = 'o'): string {
+  return patterns.length === 0 ? 'false' : `${table}.${column} ~ '^(${REPLACED_PREFIX})?(${patterns.join('|')})$'`;
+}
+
 export interface Hardening {
   readonly taken: readonly Names[];
   /** Whether XPath expressions may be evaluated. */

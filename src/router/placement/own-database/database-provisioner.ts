@@ -4,10 +4,11 @@ import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { codeOf } from '../../../protocol/postgres-error.ts';
+import type { Cluster } from '../cluster.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';
 import { isUsable, TenantLogins } from '../roles/log-in-with-repair.ts';
 import { Roles } from '../roles/organization-roles.ts';
-import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
+import { admit, asReader, isReaderRole, ownPlacement, readerOf } from '../roles/reader-role.ts';
 import { roleExists } from '../roles/role-exists.ts';
 import { describeProcesses, type RunningProcess, StillRunningError } from '../roles/role-sessions.ts';
 import { applySettings, readSettings } from '../roles/role-settings.ts';
@@ -15,7 +16,7 @@ import { withSession } from '../server/admin-session.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 import { copyDatabase } from './copy-database.ts';
 import { reassignDatabase } from './reassign-database.ts';
-import { TEMPLATE } from './template.ts';
+import { FIND_HARDENED_DATABASE, hardenOpenDatabase, TEMPLATE } from './template.ts';
 
 /**
  * `public` as initdb creates it; any difference would show in a dump. The tenant's role runs this at its first login, and
@@ -45,7 +46,8 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     const rights = (placement: Placement) => this.#repairRights(placement);
     const limit = ({ role, database }: Placement) => this.#platform.alone(database, (session) => this.#roles.raiseLimit(session, role));
     this.#logins = new TenantLogins({
-      cluster,
+      platform,
+      protection: { find: (placement) => findProtected(placement, cluster), restore: (placement) => this.#protect(placement) },
       limits,
       observe,
       remedies: { '28P01': role, '28000': role, '42501': rights, '53300': limit },
@@ -138,25 +140,17 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     const reader = asReader(placement);
     await this.#repairRole(reader);
     await this.#repairRights(reader);
+    await admit(this.#platform, reader.role, () => this.open(placement));
     const backend = await this.open(reader);
     backend.end();
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
-    const own = ownPlacement(placement);
-    const furnish = (backend: BackendConnection) =>
-      own === undefined ? this.#ensurePublic(backend, placement) : this.#ensureReadable(backend, placement, own);
+    // Nothing is restored for readers: what they may read is what their organization has left them.
+    const furnish = async (backend: BackendConnection) => {
+      if (!isReaderRole(placement.role)) await this.#ensurePublic(backend, placement);
+    };
     return this.#logins.open(placement, furnish, signal);
-  }
-
-  async #ensureReadable(backend: BackendConnection, reader: Placement, own: Placement): Promise<void> {
-    if (await mayRead(backend, reader)) return;
-    await this.#logins.apply(reader, async () => {
-      const session = await this.open(own);
-      // Another process may be granting the same.
-      await letRead(session, reader.role, () => mayRead(backend, reader)).finally(() => session.end());
-      return true;
-    });
   }
 
   async #ensurePublic(backend: BackendConnection, placement: Placement): Promise<void> {
@@ -175,6 +169,18 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     return this.#platform.alone(database, (session) => this.#roles.repair(session, role));
   }
 
+  /** A restored database may have other privileges, and its catalogs are as PostgreSQL makes them. */
+  #protect(placement: Placement): Promise<void> {
+    const { cluster } = this.#platform;
+    const { database } = placement;
+    const own = ownPlacement(placement) ?? placement;
+    return this.#platform.alone(database, async (session) => {
+      for (const one of [own, asReader(own)]) if (await roleExists(session, one.role)) await grant(session, one);
+      if (cluster.superuser !== undefined)
+        await withSession({ ...cluster.superuser, database }, (there) => hardenOpenDatabase(there, cluster.allowXpath));
+    });
+  }
+
   /** Restores privileges on the database, except for an organization that is being dropped. */
   #repairRights(placement: Placement): Promise<boolean> {
     return this.#platform.alone(placement.database, async (session) => {
@@ -183,6 +189,18 @@ export class DatabaseProvisioner implements PlacementProvisioner {
       return true;
     });
   }
+}
+
+/** A SELECT that returns a row if nobody may do more in the session's database than {@link grant} lets him, and it is hardened. */
+function findProtected(placement: Placement, { superuser, isHardened }: Cluster): string {
+  const reader = asReader(ownPlacement(placement) ?? placement).role;
+  const rights = `NOT EXISTS (SELECT FROM pg_catalog.pg_database d,
+      pg_catalog.aclexplode(coalesce(d.datacl, pg_catalog.acldefault('d', d.datdba))) AS a
+    WHERE d.datname = pg_catalog.current_database()
+      AND (a.grantee = 0 OR a.grantee = pg_catalog.to_regrole(${pg.escapeLiteral(reader)}) AND a.privilege_type = 'TEMPORARY'))`;
+  // Where nobody can harden anything, the service has said so when it started.
+  if (superuser === undefined && !isHardened) return `SELECT WHERE ${rights}`;
+  return `${FIND_HARDENED_DATABASE} AND ${rights}`;
 }
 
 async function ensureDatabase(session: pg.PoolClient, placement: Placement): Promise<void> {
@@ -223,11 +241,29 @@ async function untilNoneStarts(session: pg.PoolClient, database: string): Promis
   }
 }
 
-/** The template's own ACL is not copied. */
-export async function grant(session: pg.PoolClient, placement: Placement): Promise<void> {
+/**
+ * The template's own ACL is not copied. Readers may create nothing temporary: pg_temp is searched first, also in the organization's
+ * SECURITY DEFINER functions, which would run what a reader has put there.
+ */
+export async function grant(session: pg.ClientBase, placement: Placement): Promise<void> {
   const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
-  const rights = isReaderRole(placement.role) ? 'CONNECT, TEMPORARY' : 'CONNECT, CREATE, TEMPORARY';
-  await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; GRANT ${rights} ON DATABASE ${database} TO ${role}`);
+  const rights = isReaderRole(placement.role)
+    ? `REVOKE TEMPORARY ON DATABASE ${database} FROM ${role}; GRANT CONNECT ON DATABASE ${database} TO ${role}`
+    : `GRANT CONNECT, CREATE, TEMPORARY ON DATABASE ${database} TO ${role}`;
+  await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; ${rights}`);
+}
+
+/** Takes from readers' roles what an earlier version has granted them. @param admin a session in any database */
+export async function takeTemporaryFromReaders(admin: pg.Client, owner: string): Promise<void> {
+  const { rows } = await admin.query<{ database: string; reader: string }>(
+    `SELECT d.datname AS database, r.rolname AS reader
+     FROM pg_catalog.pg_database d, pg_catalog.aclexplode(d.datacl) AS a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+     WHERE a.privilege_type = 'TEMPORARY' AND r.rolname = d.datname || $2
+       AND d.datconnlimit <> -2 AND pg_catalog.pg_get_userbyid(d.datdba) = $1`,
+    [owner, readerOf('')],
+  );
+  for (const { database, reader } of rows)
+    await admin.query(`REVOKE TEMPORARY ON DATABASE ${pg.escapeIdentifier(database)} FROM ${pg.escapeIdentifier(reader)}`);
 }
 
 /** A database whose DROP was interrupted exists but is invalid, and can only be dropped again. */

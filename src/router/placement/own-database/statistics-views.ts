@@ -10,6 +10,12 @@ const VIEWS = {
   pg_stat_database: 'shown.datname = pg_catalog.current_database()',
 };
 
+/** What {@link replaceStatisticsViews} makes. */
+export const STATISTICS_VIEWS: Names = {
+  relations: Object.keys(VIEWS),
+  functions: Object.keys(VIEWS).map((view) => `postern_own_${view}`),
+};
+
 /** The functions that these views call. */
 const READ: Names = { relations: [], functions: ['pg_stat_get_activity', 'pg_stat_get_db_[a-z_]+'] };
 

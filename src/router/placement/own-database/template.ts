@@ -1,10 +1,10 @@
 import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
-import { harden, WHOLE_SERVER } from '../hardening.ts';
-import { leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
+import { findHardened, harden, WHOLE_SERVER } from '../hardening.ts';
+import { CREATE_LARGE_OBJECTS, leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
 import type { AdminLogin } from '../server/admin-login.ts';
 import { withSession } from '../server/admin-session.ts';
-import { replaceStatisticsViews } from './statistics-views.ts';
+import { replaceStatisticsViews, STATISTICS_VIEWS } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
@@ -12,17 +12,26 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised when the template's content changes, so that the next start rebuilds it and hardens the databases made from the old one. */
-const EDITION = 6;
+const EDITION = 7;
 const HARDENED = ', hardened';
 
 /** How many databases are hardened at the same time. */
 const HARDENED_AT_ONCE = 4;
+
+/** @see findHardened */
+export const FIND_HARDENED_DATABASE = findHardened({
+  taken: [WHOLE_SERVER, CREATE_LARGE_OBJECTS],
+  replaced: STATISTICS_VIEWS,
+  allowXpath: undefined,
+});
 
 export interface TemplateOptions {
   /** The owner of it and of the organizations' databases. */
   readonly owner: string;
   /** Whether the given role may harden the catalogs. */
   readonly superuser: boolean;
+  /** The value of `server_version_num`. */
+  readonly version: number;
   readonly allowXpath: boolean;
   readonly observe: Observe;
 }
@@ -34,13 +43,15 @@ interface Found {
 
 /**
  * Creates the template database, unless there is a current one. It is built under another name, so that one with the right name is
- * complete. It gets its comment after the existing organizations' databases have been hardened too.
+ * complete. It gets its comment after the existing organizations' databases have been hardened too. No dump has this comment, because
+ * the template accepts no connections; pg_upgrade keeps it, but not the changes to the catalogs, so it has the server's version.
  * @param admin a session outside the template, holding the set-up lock
  * @returns whether the catalogs are hardened
  */
 export async function ensureTemplate(admin: pg.Client, login: AdminLogin, options: TemplateOptions): Promise<boolean> {
-  const { owner, superuser, allowXpath } = options;
-  const comment = `Postern, edition ${EDITION}${superuser && allowXpath ? ' with xpath' : ''}${superuser ? HARDENED : ''}`;
+  const { owner, superuser, version, allowXpath } = options;
+  const server = Math.floor(version / 10_000);
+  const comment = `Postern, edition ${EDITION} on PostgreSQL ${server}${superuser && allowXpath ? ' with xpath' : ''}${superuser ? HARDENED : ''}`;
   const found = await findTemplate(admin);
   // A hardened template may also be used by a role that could not have hardened it.
   if (found?.ready && found.comment?.startsWith(comment)) return found.comment.endsWith(HARDENED);
@@ -80,7 +91,20 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
 /** Drops `public`: each organization creates its own, with its own role, so that the platform role never acts in a tenant's database. */
 async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
   await session.query('DROP SCHEMA public');
-  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: changeFunctions });
+  if (superuser) await hardenDatabase(session, allowXpath);
+}
+
+/**
+ * Hardens the session's database, the template or an organization's own, unless it is. It changes only privileges on system objects, so
+ * no object of a tenant can be executed by it.
+ * @param session of a superuser
+ */
+export async function hardenOpenDatabase(session: pg.Client, allowXpath: boolean): Promise<void> {
+  if ((await session.query(FIND_HARDENED_DATABASE)).rows.length === 0) await hardenDatabase(session, allowXpath);
+}
+
+async function hardenDatabase(session: pg.Client, allowXpath: boolean): Promise<void> {
+  await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: changeFunctions });
 }
 
 async function changeFunctions(session: pg.Client): Promise<void> {
@@ -89,7 +113,7 @@ async function changeFunctions(session: pg.Client): Promise<void> {
 }
 
 /**
- * Hardens existing databases. It changes only privileges on system objects, so no object of a tenant can be executed by it.
+ * Hardens existing databases.
  * @returns whether it has succeeded in all; otherwise the next start does it again
  */
 async function hardenExisting(admin: pg.Client, login: AdminLogin, options: TemplateOptions): Promise<boolean> {
@@ -98,7 +122,7 @@ async function hardenExisting(admin: pg.Client, login: AdminLogin, options: Temp
   let failure: Error | undefined;
   const hardenNext = async () => {
     for (let database = databases.pop(); database !== undefined; database = databases.pop()) {
-      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: changeFunctions });
+      const hardenOne = (session: pg.Client) => hardenDatabase(session, allowXpath);
       await withSession({ ...login, database }, hardenOne).catch((cause: unknown) => {
         failure = new Error(`database ${database}`, { cause });
       });

@@ -5,10 +5,10 @@ import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { Observe } from '../../../observation.ts';
-import { codeOf } from '../../../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../../../protocol/postgres-error.ts';
+import { BoundedMap } from '../../../runtime/bounded-map.ts';
 import { type SessionLimits, sessionOptions } from '../backend-startup-options.ts';
-import type { Cluster } from '../cluster.ts';
-import { asServiceError } from '../server/platform-sessions.ts';
+import { asServiceError, type Platform } from '../server/platform-sessions.ts';
 import { isReaderRole, ownPlacement, resetSettings } from './reader-role.ts';
 
 /** object_not_in_prerequisite_state, at a login: the database has ALLOW_CONNECTIONS false. */
@@ -17,8 +17,20 @@ const NOT_ACCEPTING_CONNECTIONS = '55000';
 /** @returns whether anything was repaired */
 export type Remedy = (placement: Placement) => Promise<boolean>;
 
+/** What is taken away from an organization in a database. A database that has been restored may not have it. */
+export interface Protection {
+  /** A SELECT that returns a row in a session whose database has it. */
+  find(placement: Placement): string;
+  /** Makes it so, as far as that is possible. Sessions may be running there. */
+  restore(placement: Placement): Promise<void>;
+}
+
+/** How many databases a process remembers. One that is forgotten is asked again. */
+const PROTECTED_MAX = 10_000;
+
 export interface TenantLoginsOptions {
-  readonly cluster: Cluster;
+  readonly platform: Platform;
+  readonly protection: Protection;
   readonly limits: SessionLimits;
   readonly observe: Observe;
   /** Repairs for logins that an organization has broken itself, by SQLSTATE. */
@@ -30,6 +42,11 @@ export class TenantLogins {
   readonly #options: TenantLoginsOptions;
   /** Repairs run one at a time for each organization, so that no organization can occupy several platform sessions. */
   readonly #healing = new Map<string, Promise<boolean>>();
+  /** The oids of the databases that have been found protected. One that is restored under the same name has another. */
+  readonly #protected = new BoundedMap<string, string>({ maxEntries: PROTECTED_MAX });
+  readonly #protecting = new Map<string, Promise<void>>();
+  /** The databases that have been warned about. */
+  readonly #warned = new BoundedMap<string, true>({ maxEntries: PROTECTED_MAX });
 
   constructor(options: TenantLoginsOptions) {
     this.#options = options;
@@ -47,6 +64,7 @@ export class TenantLogins {
     signal?.throwIfAborted();
     const backend = await this.#loginAfresh(placement);
     try {
+      await this.#protect(backend, placement);
       await furnish(backend);
       signal?.throwIfAborted();
       return backend;
@@ -76,12 +94,56 @@ export class TenantLogins {
     return healed;
   }
 
+  /** The catalogs are asked once for each database, before the first session in it is lent. */
+  async #protect(backend: BackendConnection, placement: Placement): Promise<void> {
+    const { database } = placement;
+    const { platform, protection } = this.#options;
+    const oid = this.#protected.use(database);
+    if (oid !== undefined && (await runCommand(backend, isDatabase(oid))) === 'SELECT 1') return;
+    const find = async () => (await runCommand(backend, protection.find(placement))) === 'SELECT 1';
+    if (!(await find())) {
+      const cause = await this.#restoreProtection(placement).then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+      const isProtected = await find();
+      this.#warn(database, isProtected, cause);
+      // A superuser can do it the next time.
+      if (!isProtected && platform.cluster.superuser !== undefined) return;
+    }
+    const { rows } = await platform.run((session) =>
+      session.query<{ oid: string }>('SELECT oid::text FROM pg_catalog.pg_database WHERE datname = $1', [database]),
+    );
+    if (rows[0] !== undefined) this.#protected.set(database, rows[0].oid);
+  }
+
+  #restoreProtection(placement: Placement): Promise<void> {
+    const { database } = placement;
+    let protecting = this.#protecting.get(database);
+    if (protecting === undefined) {
+      protecting = this.#options.protection.restore(placement).finally(() => this.#protecting.delete(database));
+      this.#protecting.set(database, protecting);
+    }
+    return protecting;
+  }
+
+  #warn(database: string, isProtected: boolean, cause: unknown): void {
+    if (this.#warned.get(database) && !isProtected) return;
+    if (isProtected) this.#warned.delete(database);
+    else this.#warned.set(database, true);
+    const reason = cause === undefined ? 'it takes a superuser' : textOf(cause);
+    const message = isProtected
+      ? `the database ${database} was not hardened, as one that has been restored, and now it is`
+      : `the database ${database} is not hardened, as one that has been restored, and cannot be hardened: ${reason}`;
+    this.#options.observe({ name: 'service.warning', message, ...(cause === undefined ? {} : { cause }) });
+  }
+
   /** A login; a second one if a reader's has begun with settings of another key. */
   async #loginAfresh(placement: Placement): Promise<BackendConnection> {
     const backend = await this.#login(placement);
     if (!isReaderRole(placement.role)) return backend;
     try {
-      if (!(await resetSettings(backend, placement, Object.keys(this.#options.cluster.roleSettings)))) return backend;
+      if (!(await resetSettings(backend, placement, Object.keys(this.#options.platform.cluster.roleSettings)))) return backend;
     } catch (error) {
       backend.destroy();
       throw error;
@@ -91,7 +153,8 @@ export class TenantLogins {
   }
 
   async #login(placement: Placement): Promise<BackendConnection> {
-    const { cluster, limits } = this.#options;
+    const { cluster } = this.#options.platform;
+    const { limits } = this.#options;
     const login = cluster.login({
       user: placement.role,
       password: rolePassword(cluster.secret, placement.role),
@@ -114,6 +177,10 @@ export class TenantLogins {
       throw movedAway(error);
     }
   }
+}
+
+function isDatabase(oid: string): string {
+  return `SELECT FROM pg_catalog.pg_database WHERE oid = ${oid} AND datname = pg_catalog.current_database()`;
 }
 
 /** A process has not been notified yet that the organization is moved, or it is being dropped. */

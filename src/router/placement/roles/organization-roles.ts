@@ -4,7 +4,7 @@ import { roleVerifier } from '../../../auth/role-password.ts';
 import type { Cluster } from '../cluster.ts';
 import { raiseConnectionLimit } from './connection-limits.ts';
 import { ownersRights } from './owners-group-role.ts';
-import { isReaderRole, ownerOf, readerOf } from './reader-role.ts';
+import { isReaderRole, markAsNew, ownerOf, readerOf } from './reader-role.ts';
 import { roleExists } from './role-exists.ts';
 import { RoleSessions, type RunningProcess } from './role-sessions.ts';
 
@@ -34,7 +34,9 @@ export class Roles {
     // Readers' roles are created when they are needed.
     const owner = isReaderRole(role) ? ownerOf(role) : role;
     if (!(await roleExists(session, owner)) || (await isTakenOver(session, owner)) || (await isTakenOver(session, role))) return false;
-    await session.query((await this.statementsFor(session, role)).join('; '));
+    // A role that has been lost has lost its privileges too, and only a new read key grants them again.
+    const marks = isReaderRole(role) && !(await roleExists(session, role)) ? [markAsNew(role)] : [];
+    await session.query([...(await this.statementsFor(session, role)), ...marks].join('; '));
     return true;
   }
 

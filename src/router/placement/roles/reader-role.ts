@@ -3,6 +3,7 @@ import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { PostgresError } from '../../../protocol/postgres-error.ts';
+import type { Platform } from '../server/platform-sessions.ts';
 
 const SUFFIX = '_read';
 
@@ -36,7 +37,7 @@ const NOT_SHOWN = "n.nspname <> 'postern' AND NOT (n.nspname = current_user AND 
 
 /**
  * Lets the readers see the organization's tables, views and sequences, also those that are created later. It runs as the organization's
- * own role. What the organization has taken from its readers since then stays so, unless it has taken the default privileges too.
+ * own role, once, when the readers' role is new: from then on only the default privileges of the organization grant anything.
  */
 function grants(reader: string): string {
   const [name, text] = [pg.escapeIdentifier(reader), pg.escapeLiteral(reader)];
@@ -65,25 +66,47 @@ function grants(reader: string): string {
 }
 
 /**
- * @param own a session of the organization's own role
- * @param isDone asked when it has failed, because two sessions that grant the same at the same time get in each other's way
+ * The comment on a new role of readers, until the organization's own role has let it read. A reader can remove much of what it has been
+ * granted (DROP OWNED BY CURRENT_USER), but cannot comment on a role. So nothing that it does makes Postern grant anything again, and a
+ * role without this comment, as one of an earlier version, is never granted anything.
  */
-export async function letRead(own: BackendConnection, reader: string, isDone: () => Promise<boolean>): Promise<void> {
+const NEW = "'The organization has not let its readers read yet.'";
+
+/** The statement that marks a role as new. It belongs to the transaction that creates it. */
+export function markAsNew(reader: string): string {
+  return `COMMENT ON ROLE ${pg.escapeIdentifier(reader)} IS ${NEW}`;
+}
+
+/**
+ * Lets a new role of readers read; another one keeps what it has.
+ * @param openOwn opens a session of the organization's own role
+ */
+export async function admit(platform: Platform, reader: string, openOwn: () => Promise<BackendConnection>): Promise<void> {
+  if (!(await platform.run((session) => isNew(session, reader)))) return;
+  const own = await openOwn();
   try {
-    await runCommand(own, grants(reader));
-  } catch (error) {
-    if (!(await isDone())) throw error;
+    await platform.alone(reader, async (session) => {
+      // Another process may have done it meanwhile, and the organization may have hidden a table since.
+      if (!(await isNew(session, reader))) return;
+      await runCommand(own, grants(reader));
+      await session.query(`COMMENT ON ROLE ${pg.escapeIdentifier(reader)} IS NULL`);
+    });
+  } finally {
+    own.end();
   }
 }
 
-/** Whether a reader's session may use the organization's schema, and will be able to read what is created. */
-export async function mayRead(backend: BackendConnection, { schema, role }: Placement): Promise<boolean> {
-  const found = `SELECT FROM pg_catalog.pg_namespace n
-    WHERE n.nspname = ${pg.escapeLiteral(schema)} AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND 3 = (
-      SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) AS granted
-      WHERE d.defaclrole = pg_catalog.to_regrole(${pg.escapeLiteral(ownerOf(role))}) AND d.defaclnamespace = 0
-        AND granted.grantee = pg_catalog.to_regrole(current_user) AND (d.defaclobjtype, granted.privilege_type) IN (
-          ('r', 'SELECT'), ('S', 'SELECT'), ('n', 'USAGE')))`;
+async function isNew(session: pg.PoolClient, reader: string): Promise<boolean> {
+  const { rows } = await session.query(
+    `SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND pg_catalog.shobj_description(oid, 'pg_authid') = ${NEW}`,
+    [reader],
+  );
+  return rows.length > 0;
+}
+
+/** Whether the session's role may use a schema. */
+export async function mayUse(backend: BackendConnection, schema: string): Promise<boolean> {
+  const found = `SELECT FROM pg_catalog.pg_namespace WHERE nspname = ${pg.escapeLiteral(schema)} AND pg_catalog.has_schema_privilege(oid, 'USAGE')`;
   return (await runCommand(backend, found)) === 'SELECT 1';
 }
 

@@ -13,6 +13,9 @@ const NAMES = {
   ],
 };
 
+/** The functions that are replaced. */
+export const ADVISORY_LOCKS_REPLACED: readonly string[] = Object.values(NAMES).flat();
+
 /** The key of an advisory lock is one bigint or two integers. */
 const SIGNATURES = ['bigint', 'integer, integer'];
 

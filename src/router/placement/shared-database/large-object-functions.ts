@@ -1,6 +1,9 @@
 import type pg from 'pg';
 import { renameServerFunction } from './rename-server-function.ts';
 
+/** The functions that are replaced. */
+export const CHOSEN_LARGE_OBJECTS: readonly string[] = ['lo_create', 'lo_from_bytea'];
+
 /**
  * All organizations in a shared database share the ids of large objects. An organization that could choose ids could create those
  * that another is about to restore, grant access to all, and receive the other's data.

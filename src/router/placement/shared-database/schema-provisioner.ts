@@ -4,20 +4,24 @@ import { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { sessionOptions } from '../backend-startup-options.ts';
+import type { Cluster } from '../cluster.ts';
 import { grant } from '../own-database/database-provisioner.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';
 import { isUsable, movedAway, TenantLogins } from '../roles/log-in-with-repair.ts';
 import { Roles } from '../roles/organization-roles.ts';
-import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
+import { findSharedDatabaseRights, sharedDatabaseRights } from '../roles/owners-group-role.ts';
+import { admit, asReader, isReaderRole, mayUse, readerOf } from '../roles/reader-role.ts';
 import { roleExists } from '../roles/role-exists.ts';
 import { describeProcesses, StillRunningError } from '../roles/role-sessions.ts';
 import type { RoleLogin } from '../server/admin-login.ts';
+import { withSession } from '../server/admin-session.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 import { checkWorker } from './citus/disabled-workers.ts';
 import { hasCitus } from './citus/extension.ts';
 import { forgetLogin, letLogin } from './citus/node-logins.ts';
 import { runOnWorkers } from './citus/run-on-nodes.ts';
 import { dropOwned } from './drop-owned-objects.ts';
+import { findHardenedShared, hardenOpenShared } from './shared-database-setup.ts';
 
 /** The comment on a schema whose organization is served elsewhere. */
 const CLOSED = "'The organization has been moved.'";
@@ -40,7 +44,13 @@ export class SchemaProvisioner implements PlacementProvisioner {
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
     const limit = ({ role, schema }: Placement) => this.#platform.alone(schema, (session) => this.#roles.raiseLimit(session, role));
-    this.#logins = new TenantLogins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
+    this.#logins = new TenantLogins({
+      platform,
+      protection: { find: () => findProtected(cluster), restore: ({ database }) => this.#protect(database) },
+      limits,
+      observe,
+      remedies: { '28P01': role, '28000': role, '53300': limit },
+    });
   }
 
   placementFor(organizationId: string): Placement {
@@ -135,32 +145,34 @@ export class SchemaProvisioner implements PlacementProvisioner {
   async admitReaders(placement: Placement): Promise<void> {
     const reader = asReader(placement);
     await this.#repairRole(reader);
+    await admit(this.#platform, reader.role, () => this.open(placement));
+    if (!(await this.#repairSchema(reader))) throw movedAway();
     const backend = await this.open(reader);
     backend.end();
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
-    const own = ownPlacement(placement);
-    const furnish = (backend: BackendConnection) =>
-      own === undefined ? this.#ensureSchema(backend, placement) : this.#ensureReadable(backend, placement, own);
-    return this.#logins.open(placement, furnish, signal);
+    return this.#logins.open(placement, (backend) => this.#ensureSchema(backend, placement), signal);
   }
 
-  /** The schema is the platform's, and what is in it the organization's: each grants its own. */
-  async #ensureReadable(backend: BackendConnection, reader: Placement, own: Placement): Promise<void> {
-    if (await mayRead(backend, reader)) return;
-    await this.#logins.apply(reader, async () => {
-      if (!(await this.#repairSchema(reader))) throw movedAway();
-      const session = await this.open(own);
-      // Another process may be granting the same.
-      await letRead(session, reader.role, () => mayRead(backend, reader)).finally(() => session.end());
-      return true;
-    });
-  }
-
+  /** The schema is the platform's, so an organization can neither drop it nor take it from its readers. */
   async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
-    if (await isUsable(backend, placement.schema)) return;
+    if (await (isReaderRole(placement.role) ? mayUse : isUsable)(backend, placement.schema)) return;
     if (!(await this.#logins.apply(placement, () => this.#repairSchema(placement)))) throw movedAway();
+  }
+
+  /** The shared database may have been restored. */
+  #protect(database: string): Promise<void> {
+    const { cluster } = this.#platform;
+    const { platform, superuser, serverVersion: version, hasOwnersRole, allowXpath, secret } = cluster;
+    return this.#platform.alone(database, async (session) => {
+      const { user: owner } = platform;
+      if (superuser === undefined) await session.query(sharedDatabaseRights(database, hasOwnersRole));
+      else {
+        const options = { owner, superuser: true, version, hasOwnersRole, allowXpath, secret };
+        await withSession({ ...superuser, database }, (there) => hardenOpenShared(there, options));
+      }
+    });
   }
 
   #repairRole({ role, schema }: Placement): Promise<boolean> {
@@ -205,6 +217,13 @@ export class SchemaProvisioner implements PlacementProvisioner {
       tenant.end();
     }
   }
+}
+
+function findProtected({ superuser, isHardened, hasOwnersRole }: Cluster): string {
+  const rights = findSharedDatabaseRights(hasOwnersRole);
+  // Where nobody can harden anything, the service has said so when it started.
+  if (superuser === undefined && !isHardened) return rights;
+  return `${findHardenedShared(undefined)} AND EXISTS (${rights})`;
 }
 
 function schemaStatements({ schema, role }: Placement, isDistributed: boolean): string[] {

@@ -139,7 +139,7 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
         name: 'service.warning',
         message:
           'without a superuser these remain: organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks ' +
-          'and the like); those in the schema placement share advisory locks; all can evaluate XPath expressions, which nothing can stop; read keys can create large objects; every role may connect to the database postgres and template1; temp_file_limit and log_min_messages cannot be set ' +
+          'and the like); those in the schema placement share advisory locks; all can evaluate XPath expressions, which nothing can stop; read keys can create large objects, and temporary tables in the schema placement; every role may connect to the database postgres and template1; temp_file_limit and log_min_messages cannot be set ' +
           'for organizations',
       },
     ]);
