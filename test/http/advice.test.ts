@@ -41,6 +41,11 @@ const DEFECTS = `
   INSERT INTO parted SELECT generate_series(1, 2000);
   SELECT setval('customers_id_seq', 1900000000), setval('"Orders_id_seq"', 32000);
   CREATE SEQUENCE alone AS int;
+  CREATE TYPE "Mood" AS ENUM ('good', 'bad');
+  CREATE FUNCTION "Touch"(int, text[], "Mood", "Mood"[]) RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM customers';
+  CREATE PROCEDURE touch() LANGUAGE sql SECURITY DEFINER SET timezone = 'UTC' AS 'DELETE FROM scanned WHERE id < 0';
+  CREATE FUNCTION safe() RETURNS int LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS 'SELECT 1';
+  CREATE FUNCTION invoked() RETURNS int LANGUAGE sql AS 'SELECT 1';
   SELECT setval('alone', 2000000000);
 `;
 
@@ -71,6 +76,8 @@ it('finds each defect in words of the client, and its cure cures it', async () =
     ['integer_key_near_end', 'customers', 'id'],
     ['sequence_near_end', 'Orders', 'Orders_id_seq'],
     ['sequence_near_end', null, 'alone'],
+    ['definer_without_search_path', null, 'Touch'],
+    ['definer_without_search_path', null, 'touch'],
     ['no_primary_key', 'No "Key"', null],
     ['foreign_key_without_index', 'Orders', 'Orders_select_fkey'],
     ['duplicate_index', 'customers', 'Twin two'],
@@ -91,6 +98,8 @@ it('finds each defect in words of the client, and its cure cures it', async () =
 
   await run('DELETE FROM broken WHERE id = 2');
   for (const { cure } of found) if (cure !== null) await run(cure);
+  const { rows } = await client.query('SELECT "Touch"(1, NULL, NULL, NULL)::int AS count');
+  expect(rows).toEqual([{ count: 0 }]);
   expect((await advice()).advice).toEqual([expect.objectContaining({ rule: 'large_sequential_scans', cure: null })]);
   await client.end();
 });

@@ -17,8 +17,8 @@ export const advice = z.object({
   rule: z.enum(RULE_NAMES),
   severity: z.enum(SEVERITIES),
   schema: z.string(),
-  table: z.string().nullable().describe('null: a sequence without a table'),
-  object: z.string().nullable().describe('The index, foreign key, column or sequence; null: the table itself'),
+  table: z.string().nullable().describe('null: a sequence without a table, or a routine'),
+  object: z.string().nullable().describe('The index, foreign key, column, sequence or routine; null: the table itself'),
   message: z.string(),
   cure: z.string().nullable().describe('A statement that cures it; null: there is none that is right for all'),
 });

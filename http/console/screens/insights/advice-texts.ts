@@ -26,6 +26,11 @@ const RULES: Readonly<Record<string, RuleText>> = {
     title: 'Sequences that run out of numbers',
     why: 'When the last number is used up, whatever asks for the next one fails.',
   },
+  definer_without_search_path: {
+    title: 'Definer routines without a search path',
+    why: 'Such a routine runs with the rights of its owner. Its caller decides with the search path, or with temporary objects, what its names mean.',
+    caution: 'Names that it uses of other schemas than its own and public have to be qualified then, or added to the path.',
+  },
   no_primary_key: {
     title: 'Tables without a primary key',
     why: 'Rows cannot be told apart, and logical replication cannot update them.',

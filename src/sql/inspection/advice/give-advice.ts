@@ -6,12 +6,14 @@ import { relationsSql } from './relations.ts';
 import { RULE_NAMES, type Rule, type RuleName, type Severity } from './rule.ts';
 import { INTEGER_KEY_NEAR_END, JSON_INSTEAD_OF_JSONB, SEQUENCE_NEAR_END, TIMESTAMP_WITHOUT_TIME_ZONE } from './rules/columns.ts';
 import { DUPLICATE_INDEX, FOREIGN_KEY_WITHOUT_INDEX, INVALID_INDEX, UNUSED_INDEX } from './rules/indexes.ts';
+import { DEFINER_WITHOUT_SEARCH_PATH } from './rules/routines.ts';
 import { LARGE_SEQUENTIAL_SCANS, NEVER_ANALYZED, NO_PRIMARY_KEY, NO_ROW_SECURITY } from './rules/tables.ts';
 
 const RULES: readonly Rule[] = [
   INVALID_INDEX,
   INTEGER_KEY_NEAR_END,
   SEQUENCE_NEAR_END,
+  DEFINER_WITHOUT_SEARCH_PATH,
   NO_PRIMARY_KEY,
   FOREIGN_KEY_WITHOUT_INDEX,
   DUPLICATE_INDEX,
@@ -32,7 +34,7 @@ export interface Advice {
   readonly severity: Severity;
   readonly schema: string;
   readonly table: string | null;
-  /** The index, constraint, column or sequence. */
+  /** The index, constraint, column, sequence or routine. */
   readonly object: string | null;
   readonly message: string;
   /** A statement that cures it. */

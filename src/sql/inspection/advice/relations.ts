@@ -11,6 +11,11 @@ import type { Placement } from '../../../catalog/organizations/organization.ts';
  */
 export function relationsSql({ kind }: Placement): string {
   return `
+    schemas AS MATERIALIZED (
+      SELECT n.oid, CASE n.nspname WHEN $1::pg_catalog.name THEN 'public' ELSE n.nspname::pg_catalog.text END AS name,
+        ${kind === 'schema' ? 'n.nspname = $1::pg_catalog.name' : OWN_DATABASE} AS is_own
+      FROM pg_catalog.pg_namespace n
+    ),
     relations AS MATERIALIZED (
       SELECT c.oid, CASE n.nspname WHEN $1::pg_catalog.name THEN 'public' ELSE n.nspname::pg_catalog.text END AS schema,
         c.relname::pg_catalog.text AS name, c.relkind AS kind, c.relispartition AS is_partition, c.reltuples AS row_estimate,

@@ -3,6 +3,7 @@ export const RULE_NAMES = [
   'invalid_index',
   'integer_key_near_end',
   'sequence_near_end',
+  'definer_without_search_path',
   'no_primary_key',
   'foreign_key_without_index',
   'duplicate_index',
