@@ -13,17 +13,17 @@ import { acceptJsonBodies } from './json/json-body.ts';
 import { neonOperation, neonRoutes } from './neon/route.ts';
 import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
 import { Admission, limitRequests } from './plugins/admission.ts';
-import { requireBearer } from './plugins/bearer.ts';
+import { recognizeBearer, requireBearer } from './plugins/bearer.ts';
 import { bodyBoundsOf } from './plugins/body-memory.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { corsOf } from './plugins/cors.ts';
-import { answerProblems, sendProblem } from './plugins/problems.ts';
+import { answerProblems, answerRefusedByFastify } from './plugins/problems.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/refusals/ambiguous-head.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/refusals/served-hosts.ts';
 import { PathPatterns, refuseUnknownRoutes } from './plugins/refusals/unknown-routes.ts';
 import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
 import { RequestOutcomes } from './plugins/request-outcomes.ts';
-import { trackRequests } from './plugins/request-tracking.ts';
+import { originOfRequest, trackRequests } from './plugins/request-tracking.ts';
 import { requestIdOf } from './request-context.ts';
 import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
@@ -133,7 +133,9 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
       setHeaders(request, reply, cors);
-      sendProblem(error, request, reply, observe);
+      const origin = originOfRequest(request, clientAddress);
+      const tenant = recognizeBearer(authenticator, request.headers.authorization, origin.sourceIp);
+      answerRefusedByFastify(error, request, reply, { origin, tenant, observe, refusals });
     },
   });
 

@@ -266,6 +266,9 @@ export function serviceError(error: unknown, maxBodyBytes?: number): ServiceErro
       });
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return new ServiceError('invalid_request', 'the body is not as long as Content-Length says');
+    // No name that a path has room for is as long, so nothing is there.
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+      return new ServiceError('not_found', 'there is nothing at this path: a part of it is longer than any name');
     case 'FST_ERR_BAD_URL':
       return new ServiceError('invalid_request', 'the path of the request is not a valid URL path');
     default:

@@ -35,6 +35,16 @@ export async function authenticateBearer(authenticator: KeyRing, { headers, call
   warnOfReplacement(call.tenant, reply);
 }
 
+/** Whose key a request has, if it is one that is in memory. */
+export function recognizeBearer(
+  authenticator: Pick<KeyRing, 'recognize'>,
+  authorization: string | undefined,
+  sourceIp: string,
+): Tenant | undefined {
+  const token = authorization === undefined ? undefined : bearerTokenOf(authorization);
+  return token === undefined ? undefined : authenticator.recognize(digestText(token), () => sourceIp);
+}
+
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined) throw MISSING;
   const token = bearerTokenOf(authorization);

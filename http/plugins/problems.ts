@@ -17,6 +17,29 @@ export function answerProblems(app: FastifyInstance, observe: Observe, refusals:
   });
 }
 
+/**
+ * Answers what Fastify refuses before a route and its hooks, with the origin that they would have found out.
+ * @param tenant whose key it has, if it is one that is in memory
+ */
+export function answerRefusedByFastify(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  {
+    observe,
+    refusals,
+    ...call
+  }: Pick<RequestContext, 'origin' | 'tenant'> & { readonly observe: Observe; readonly refusals: RefusalCounter },
+): void {
+  const held = throttleRefusal(error, call, refusals);
+  if (held === undefined) {
+    sendProblem(error, request, reply, observe);
+    return;
+  }
+  reply.raw.shouldKeepAlive = false;
+  void held.then((instead) => sendProblem(instead, request, reply, observe));
+}
+
 export function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, observe: Observe): FastifyReply {
   const { problem, headers } = problemOf(error, request, observe);
   // Fastify closes the connection when a body was refused; a client still sending would then lose the answer. Node

@@ -56,7 +56,7 @@ async function whenDone(work: Promise<unknown> | undefined): Promise<void> {
   await Promise.allSettled([work]);
 }
 
-function originOfRequest({ headers, socket, id }: FastifyRequest, clientAddress: ClientAddress): Origin {
+export function originOfRequest({ headers, socket, id }: FastifyRequest, clientAddress: ClientAddress): Origin {
   const forwardedFor = headers['x-forwarded-for'];
   const sourceIp = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
   return originOf(sourceIp, id, headers['user-agent']);

@@ -71,7 +71,7 @@ export class Batch {
 const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT|DO)\b/;
 /** Command tags of statements that may create a table or view from a query. */
 const QUERY_TAG = /^(?:SELECT|EXPLAIN)$/;
-const COUNTS = /( \d+)+$/;
+const COUNTS = /(?: \d{1,20}){1,2}$/;
 
 /** Is told of each finished batch that needs an audit entry. */
 export interface AuditListener {

@@ -38,7 +38,7 @@ export const USAGE = `usage: postern admin <command>
  * @returns what is said of these commands, and of all where there is none of that name
  */
 export function usageOf(name: string): string {
-  const [heading = '', ...entries] = USAGE.split(/\n+(?= {2}\S)/);
+  const [heading = '', ...entries] = USAGE.split(/(?<!\n)\n+(?= {2}\S)/);
   const found = entries.filter((entry) => entry.startsWith(`  ${name} `));
   return found.length === 0 ? USAGE : `${heading}\n\n${found.join('\n')}`;
 }

@@ -1,12 +1,23 @@
 import { type Logger, pino } from 'pino';
 import type { Observation, ObservationHandlers, ObservedStatement } from '../observation.ts';
 
-/** Keys, passwords in URLs and SCRAM verifiers, which might occur in messages of other software. */
-const SECRETS: readonly (readonly [RegExp, string])[] = [
-  [/pst_[0-9A-Za-z]{8,}/g, 'pst_***'],
-  [/(\w+:\/\/[^\s:/@"]*):[^\s@"]*@/g, '$1:***@'],
-  [/SCRAM-SHA-256\$[^\s"']+/g, 'SCRAM-SHA-256$***'],
-  [/(\bpassword\s*(?:=|:|\s)\s*)(E?'[^']*'|\\"[^"\\]*\\")/gi, "$1'***'"],
+/** No string of a log line is longer. What others chose is in many of them, and a long line says no more than a short one. */
+const MAX_CHARACTERS = 1_024;
+/** Ends what was cut. Whatever is masked may end here too. */
+const CUT = '\u2026';
+
+/**
+ * Keys, passwords in URLs and SCRAM verifiers, which might occur in messages of other software. Each takes a time that grows with the text
+ * and no faster: what has begun as a password ends somewhere, and is not looked at again.
+ */
+const SECRETS: readonly (readonly [RegExp, (...found: readonly string[]) => string])[] = [
+  [/pst_[0-9A-Za-z]{8,}/g, () => 'pst_***'],
+  [/(:\/\/[^\s:/@"]*):[^\s@"\u2026]*([@\u2026]?)/g, (whole, before, end) => (end === '' ? whole : `${before}:***${end}`)],
+  [/SCRAM-SHA-256\$[^\s"']+/g, () => 'SCRAM-SHA-256$***'],
+  [
+    /(\bpassword(?:\s*[=:]\s*|\s+))(?:E?'(?:[^'"\\\u2026]|\\.)*['\u2026]|\\"(?:[^"\\\u2026]|\\[^"])*(?:\\"|\u2026))/gi,
+    (_whole, before) => `${before}'***'`,
+  ],
 ];
 
 /** What would let a value that others chose steer a terminal. */
@@ -90,18 +101,31 @@ export function logObserver(logger: Logger): ObservationHandlers {
 }
 
 function textOf(observation: Observation): string {
-  return 'message' in observation ? observation.message : observation.name;
+  return 'message' in observation ? cut(observation.message) : observation.name;
 }
 
 function fieldsOf(observation: Observation): object {
   const { name, ...fields } = observation;
-  return {
+  return cutStrings({
     event: name,
     ...fields,
     ...('message' in fields ? { message: undefined } : {}),
     ...('statement' in fields && fields.statement !== undefined ? { statement: withoutText(fields.statement) } : {}),
     ...('cause' in fields ? { cause: describe(fields.cause) } : {}),
-  };
+  });
+}
+
+/** Observations are a few levels deep, and have no circles. */
+function cutStrings<Value>(value: Value): Value;
+function cutStrings(value: unknown): unknown {
+  if (typeof value === 'string') return cut(value);
+  if (Array.isArray(value)) return value.map((one) => cutStrings(one));
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, cutStrings(one)]));
+}
+
+function cut(text: string, maxCharacters = MAX_CHARACTERS): string {
+  return text.length <= maxCharacters ? text : `${text.slice(0, maxCharacters - 1)}${CUT}`;
 }
 
 function withoutText({ sql: _sql, ...rest }: ObservedStatement): Omit<ObservedStatement, 'sql'> {
@@ -109,11 +133,15 @@ function withoutText({ sql: _sql, ...rest }: ObservedStatement): Omit<ObservedSt
 }
 
 const MAX_CAUSES = 5;
+/** Of an error's message before its stack, which says where it was thrown. */
+const MAX_MESSAGE_OF_STACK = 200;
 
 /** Logs an error's name, message, code and stack only. A driver may attach other properties, such as a query with its parameters. */
 function describe(cause: unknown, depth = 0): unknown {
   if (!(cause instanceof Error)) return cause === undefined ? undefined : String(cause);
+  const { name: type, message } = cause;
   const code = 'code' in cause ? { code: String(cause.code) } : {};
   const inner = cause.cause === undefined || depth >= MAX_CAUSES ? {} : { cause: describe(cause.cause, depth + 1) };
-  return { type: cause.name, message: cause.message, ...code, stack: cause.stack, ...inner };
+  const stack = cause.stack?.replace(message, () => cut(message, MAX_MESSAGE_OF_STACK));
+  return { type, message, ...code, stack, ...inner };
 }

@@ -175,7 +175,7 @@ export function withOnlyValue(body: Buffer, change: (value: Buffer) => Uint8Arra
 
 export function decodeCommandComplete(body: Buffer): CommandTag {
   const tag = decodeWhole(body, (reader) => reader.string());
-  const numbers = /(?: \d+)* (\d+)$/.exec(tag);
+  const numbers = /(?: \d{1,20})? (\d{1,20})$/.exec(tag);
   if (numbers === null) return { tag, command: tag, rowCount: undefined };
   return { tag, command: tag.slice(0, numbers.index), rowCount: Number(numbers[1]) };
 }

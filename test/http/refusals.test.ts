@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { FastPath } from '../../http/fast-path/fast-path.ts';
+import { throttleRefusal } from '../../http/plugins/refusals/refusal-throttle.ts';
 import { generateApiKey } from '../../src/auth/api-key.ts';
+import { ServiceError } from '../../src/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openElsewhere, plainRequest, RawClient, type RawReply } from './raw-client.ts';
@@ -91,6 +93,7 @@ describe('an address that has been refused too often', () => {
     ['at the fast path', (from: string) => request('GET /api/auth/me', from), 401],
     ['at the fast path, with keys that have to be looked up', (from: string) => query(generateApiKey(), from), 401],
     ['elsewhere', (from: string) => request('GET /nowhere', from, 'TE: trailers', 'Expect:'), 404],
+    ['before any route', (from: string) => request(`GET /api/queries/${'a'.repeat(14_000)}`, from), 404],
     ['at the Neon door', (from: string) => request('POST /sql', from, 'Content-Length: 0'), 400],
   ])('gets 429 after a second, and its connection is closed, %s', async (_, ask, status) => {
     const from = newAddress();
@@ -105,6 +108,28 @@ describe('an address that has been refused too often', () => {
     expect([replies.map((reply) => reply.status), whole]).toEqual([[ask(from).includes('/sql') ? 400 : 429], true]);
     expect(replies[0]?.body).toContain('too many requests without a valid API key have come from this address');
     if (replies[0]?.status === 429) expect(Number(replies[0].headers['retry-after'])).toBeGreaterThan(0);
+  });
+
+  it('may ask with its key for names that are too long for any', async () => {
+    const from = newAddress();
+    const client = await RawClient.open(portOf(service));
+    expect((await client.ask(query(acme.apiKey, from))).status).toBe(200);
+    const statuses: number[] = [];
+    for (let n = 0; n <= PER_MINUTE; n++) {
+      statuses.push((await client.ask(request(`GET /api/queries/${'a'.repeat(1_001)}`, from, bearer(acme.apiKey)))).status);
+    }
+    expect(statuses).toEqual(Array(PER_MINUTE + 1).fill(404));
+    client.socket.destroy();
+  });
+
+  it('counts a request that makes the service fail, and none that it cannot answer at the moment', () => {
+    const counted: string[] = [];
+    const call = { origin: { surface: 'http', sourceIp: '192.0.2.250' }, tenant: undefined } as const;
+    const counter = { count: (sourceIp: string) => void counted.push(sourceIp) };
+    void throttleRefusal(new Error('a fault'), call, counter);
+    expect(counted).toEqual(['192.0.2.250']);
+    void throttleRefusal(new ServiceError('not_ready', 'starting'), call, counter);
+    expect(counted).toHaveLength(1);
   });
 
   it('still gets what it has a valid key for, at once and at both doors', async () => {

@@ -93,7 +93,7 @@ function renderTable([head = '', , ...rows]: readonly string[]): Html {
   );
 }
 
-const INLINE = /`([^`]+)`|\[((?:[^\][]|\[[^\]]*\])+)\]\(([^)\s]+)\)|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|<(https:[^>\s]+)>/;
+const INLINE = /`([^`]+)`|\[((?:[^\][]|\[[^\][]*\])+)\]\(([^)\s]+)\)|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|<(https:[^<>\s]+)>/;
 
 function inline(text: string): Html {
   const found = INLINE.exec(text);

@@ -74,7 +74,7 @@ function python({ method, path, operation, body }: SampledCall): string {
 /** JSON is Python where it has neither true, false nor null; those stand alone in a line or after a colon. */
 function pythonLiteral(value: unknown): string {
   const words: Readonly<Record<string, string>> = { true: 'True', false: 'False', null: 'None' };
-  return JSON.stringify(value, null, 4).replace(/^(\s*(?:"(?:[^"\\]|\\.)*": )?)(true|false|null)(,?)$/gm, (_line, before, word, after) =>
+  return JSON.stringify(value, null, 4).replace(/^( *(?:"(?:[^"\\]|\\.)*": )?)(true|false|null)(,?)$/gm, (_line, before, word, after) =>
     [before, words[word], after].join(''),
   );
 }

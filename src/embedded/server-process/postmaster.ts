@@ -144,7 +144,7 @@ export async function whileSessionsLinger<Result>(start: () => Promise<Result>):
     try {
       return await start();
     } catch (error) {
-      if (!/shared memory block .*in use/.test(String(error)) || Date.now() > deadline) throw error;
+      if (!/shared memory block .{0,100}in use/.test(String(error)) || Date.now() > deadline) throw error;
       await delay(LINGERING_POLL_MS);
     }
   }

@@ -11,8 +11,28 @@ const neonBatch = (count: number, sql: string) => JSON.stringify({ queries: Arra
 /** Fails at once, so that what is behind it is read and not run. */
 const FAILS = 'select nowhere;';
 
+const LETTERS = 'a'.repeat(14_000);
+
 /** At the JSON door. */
 const API_ATTACKS: readonly StallAttack[] = [
+  {
+    what: 'ten paths of 14,000 letters without a key',
+    placement: 'database',
+    run: (attacker) => attacker.onConnections(10, Buffer.from(`GET /api/queries/${LETTERS} HTTP/1.1\r\nHost: localhost\r\n\r\n`)),
+    answer: '404',
+  },
+  {
+    what: 'ten users of 14,000 letters in Neon-Connection-String',
+    placement: 'database',
+    run: (attacker) =>
+      attacker.onConnections(
+        10,
+        Buffer.from(
+          `POST /sql HTTP/1.1\r\nHost: localhost\r\nNeon-Connection-String: postgres://${LETTERS}:x@h/d\r\nContent-Length: 0\r\n\r\n`,
+        ),
+      ),
+    answer: '400',
+  },
   {
     what: 'a body with 99,999 unknown members',
     placement: 'database',

@@ -98,6 +98,37 @@ describe('the log', () => {
     );
   });
 
+  it.each([
+    [
+      'a user agent',
+      { name: 'login.failed', origin: { ...origin, userAgent: 'a'.repeat(14_000) }, kind: 'unauthorized', sqlstate: '28P01' },
+    ],
+    [
+      'a path',
+      { name: 'service.failure', message: `GET /${'a'.repeat(14_000)} failed`, cause: new Error(`'${'a'.repeat(14_000)}' is long`) },
+    ],
+    ['an id', { name: 'login.failed', origin, actor: { organizationId: 'a'.repeat(14_000) }, kind: 'unauthorized', sqlstate: '28P01' }],
+  ] satisfies [string, Observation][])('cuts %s of 14,000 characters', (_name, observation) => {
+    const [line] = logged('info', observation);
+    expect(JSON.stringify(line)).toContain('aaa\u2026');
+    expect(JSON.stringify(line).length).toBeLessThan(4_000);
+  });
+
+  it('says where an error was thrown, however long its message is', () => {
+    const [line] = logged('info', { name: 'service.failure', message: 'x', cause: new Error('a'.repeat(14_000)) });
+    expect(line).toMatchObject({ cause: { stack: expect.stringContaining('log.test.ts') } });
+  });
+
+  it.each([
+    ['a password in a URL', `postgres://admin:${'hunter2'.repeat(200)}@db`],
+    ['a password literal', `alter role x password '${'hunter2 '.repeat(200)}'`],
+    ['a password literal with quotes in it', `alter role x password E'"${'hunter2 '.repeat(200)}'`],
+    ['an API key', `${'a '.repeat(500)}${KEY.repeat(20)}`],
+  ])('masks %s that is cut', (_name, message) => {
+    const [line] = logged('info', { name: 'service.warning', message });
+    expect(line?.msg).not.toMatch(/hunter2|4fT9aBcDeF/);
+  });
+
   it('stays a line of JSON whatever is masked in it', () => {
     const [line] = logged('info', { name: 'service.warning', message: 'password "hunter2" and \\ more "' });
     expect(line?.msg).toContain(' more "');

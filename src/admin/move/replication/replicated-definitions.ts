@@ -39,7 +39,7 @@ export function areSame(some: Definitions, others: Definitions): boolean {
 /** Triggers and rules: also those that fire when changes are applied, which the source's have done already. */
 const FIRES =
   /^(?:CREATE (?:CONSTRAINT )?TRIGGER |CREATE RULE |COMMENT ON (?:TRIGGER|RULE) |ALTER TABLE [^;]* (?:ENABLE|DISABLE) [A-Z ]*(?:TRIGGER|RULE) )/;
-const FOREIGN_KEY = /^ALTER TABLE (?:ONLY )?(.+?)\s+ADD CONSTRAINT .+? FOREIGN KEY /s;
+const FOREIGN_KEY = /^ALTER TABLE (?:ONLY )?((?:"[^"]*"|[^\s"])+)\s+ADD CONSTRAINT (?:"[^"]*"|[^\s"])+ FOREIGN KEY /;
 
 /**
  * Divides the definitions that follow rows into those that an empty table can have before its rows are replicated, and those that have to

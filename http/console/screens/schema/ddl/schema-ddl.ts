@@ -75,8 +75,9 @@ function inOrder(pieces: readonly Piece[]): readonly Piece[] {
   return ordered;
 }
 
-const QUALIFIED = /(?:"(?:[^"]|"")+"|[\p{L}_][\p{L}\p{N}_$]*)\.(?:"(?:[^"]|"")+"|[\p{L}_][\p{L}\p{N}_$]*)/gu;
+/** One name, or two with a point between them. */
+const NAMES = /(?:"(?:[^"]|"")+"|[\p{L}_][\p{L}\p{N}_$]*)(\.(?:"(?:[^"]|"")+"|[\p{L}_][\p{L}\p{N}_$]*))?/gu;
 
 function mentioned(text: string): ReadonlySet<string> {
-  return new Set(text.match(QUALIFIED) ?? []);
+  return new Set([...text.matchAll(NAMES)].flatMap(([names, second]) => (second === undefined ? [] : [names])));
 }

@@ -18,7 +18,7 @@ const RELATION_NAME = /^ *(?:- )?["<]?Relation[ -]Name["<>: ]{1,4}.*_(\d{6,})["<
 /** The client's name for the table is the table's own: then PostgreSQL shows it once. */
 const REPEATED_NAME = /(?<= on (?:\w+\.)?)("(?:[^"]|"")*"|[^\s"]+) \1(?= |$)/;
 
-const JSON_STRING = /"(?:[^"\\]|\\.)*"/g;
+const JSON_STRING = /"(?:[^"\\]|\\.)*"?/g;
 const XML_TEXT = /(?<=>)[^<>]+(?=<)/g;
 
 /**

@@ -4,7 +4,7 @@ import type { ErrorFields } from '../../../../protocol/error-fields.ts';
 const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
 
 /** A worker's names of tables and what belongs to them end in the number of the shard. */
-const SHARD_NUMBER = /(?<=\b(?:table|relation|constraint|index|sequence|view) "[^"]*)_\d{6,}(?=")/g;
+const SHARD_NUMBER = /(\b(?:table|relation|constraint|index|sequence|view) "[^"]*)_\d{6,}(?=")/g;
 
 /** Class 08, and the internal error that Citus reports for a session of before. */
 const CONNECTION_CODE = /^(08|XX000)/;
@@ -27,6 +27,6 @@ export function withoutWorker(fields: ErrorFields): ErrorFields {
   }
   const context = where?.replace(WORKER_ADDRESS, '');
   if (context === where || context === undefined) return fields;
-  const named = (text: string) => text.replace(SHARD_NUMBER, '');
+  const named = (text: string) => text.replace(SHARD_NUMBER, '$1');
   return { ...fields, message: named(message), ...(detail === undefined ? {} : { detail: named(detail) }), where: context };
 }
