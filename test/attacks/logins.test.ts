@@ -60,11 +60,17 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
       for (let failures = 0; failures < MAX_FAILURES; failures += 1) expect(await byTcp(attacked.id, WRONG_KEY)).toBe('28P01');
     });
 
-    it('are the last from there for a while, by whatever door, right or wrong', async () => {
+    it('are the last from there for a while that are told so, by whatever door', async () => {
       expect(await byTcp(attacked.id, WRONG_KEY)).toBe('28000');
-      expect(await byTcp(attacked.id, attacked.apiKey)).toBe('28000');
-      expect(await byWebSocket(attacked.id, attacked.apiKey, '127.0.0.1')).toBe('28000');
-      expect(await bySql(attacked.id, attacked.apiKey, '127.0.0.1')).toBe('28000');
+      expect(await byWebSocket(attacked.id, WRONG_KEY, '127.0.0.1')).toBe('28000');
+      expect(await bySql(attacked.id, WRONG_KEY, '127.0.0.1')).toBe('28000');
+    });
+
+    it('do not keep out who has the right key, by whatever door: it may come from the same balancer', async () => {
+      expect(await byTcp(attacked.id, attacked.apiKey)).toBe('00000');
+      expect(await byWebSocket(attacked.id, attacked.apiKey, '127.0.0.1')).toBe('00000');
+      expect(await bySql(attacked.id, attacked.apiKey, '127.0.0.1')).toBe('00000');
+      expect(await byTcp(attacked.id, WRONG_KEY)).toBe('28000');
     });
 
     it('do not concern other addresses, other organizations, and the key by itself', async () => {
@@ -84,8 +90,8 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
         expect(await byWebSocket(other.id, WRONG_KEY, '192.0.2.2')).toBe('28P01');
         expect(await bySql(other.id, WRONG_KEY, '192.0.2.2')).toBe('28P01');
       }
-      expect(await bySql(other.id, other.apiKey, '192.0.2.2')).toBe('28000');
-      expect(await bySql(other.id, other.apiKey, '192.0.2.3')).toBe('00000');
+      expect(await bySql(other.id, WRONG_KEY, '192.0.2.2')).toBe('28000');
+      expect(await bySql(other.id, WRONG_KEY, '192.0.2.3')).toBe('28P01');
     });
 
     it('are not escaped by making addresses up', async () => {
@@ -93,7 +99,8 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
       const { id, apiKey } = await untrusting.signUp();
       const from = (n: number) => `192.0.2.${n}`;
       for (let n = 0; n < MAX_FAILURES; n += 1) expect(await byWebSocket(id, WRONG_KEY, from(n), untrusting)).toBe('28P01');
-      expect(await byWebSocket(id, apiKey, from(99), untrusting)).toBe('28000');
+      expect(await byWebSocket(id, WRONG_KEY, from(99), untrusting)).toBe('28000');
+      expect(await byWebSocket(id, apiKey, from(99), untrusting)).toBe('00000');
       await untrusting.close();
     });
   });

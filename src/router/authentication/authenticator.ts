@@ -69,9 +69,8 @@ export class Authenticator {
   async authenticate(credential: Credential, origin: Origin): Promise<Tenant> {
     const user = credential.kind === 'bearer' ? undefined : credential.user;
     try {
-      if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
       const known = await this.#prove(credential);
-      if (known === undefined || (user !== undefined && organizationIdOf(known) !== user)) throw unproven(user);
+      if (known === undefined || (user !== undefined && organizationIdOf(known) !== user)) throw this.#unproven(user, origin);
       if ('endedAt' in known) throw new FormerKeyError(known);
       const tenant = this.#admit(known, origin);
       this.#catalog.touchKey(known.key.id);
@@ -80,6 +79,11 @@ export class Authenticator {
       if (error instanceof ServiceError) this.#loginFailed(error, user, origin);
       throw error;
     }
+  }
+
+  #unproven(user: string | undefined, { sourceIp }: Origin): ServiceError {
+    const refusal = user === undefined ? undefined : this.#throttle.refusal(sourceIp, user);
+    return refusal ?? unproven(user);
   }
 
   #loginFailed(error: ServiceError, user: string | undefined, origin: Origin): void {

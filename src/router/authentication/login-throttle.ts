@@ -9,8 +9,9 @@ const MAX_PAIRS = 100_000;
 const DIGEST_CHARACTERS = 22;
 
 /**
- * Counts failed logins of each client address and organization, and refuses more after ten in 150 s, before any hashing.
- * Only wrong credentials count; other addresses and other organizations are not affected.
+ * Counts failed logins of each client address and organization. After ten in 150 s a wrong credential gets another error, which says when to
+ * try again, and the right one still logs in: behind a balancer all clients have one address. A key has too many random bits to be guessed.
+ * Other addresses and other organizations are not affected.
  */
 export class LoginThrottle {
   readonly #now: () => number;
@@ -21,13 +22,13 @@ export class LoginThrottle {
     this.#now = now;
   }
 
-  /** @throws ServiceError `too_many_login_failures` */
-  check(sourceIp: string, user: string): void {
-    if (this.#failures.size === 0) return;
+  /** @returns what a wrong credential is answered instead if there have been too many, `too_many_login_failures` */
+  refusal(sourceIp: string, user: string): ServiceError | undefined {
+    if (this.#failures.size === 0) return undefined;
     const recent = this.#recent(pair(sourceIp, user));
-    if (recent.length < MAX_FAILURES) return;
+    if (recent.length < MAX_FAILURES) return undefined;
     const waitMs = (recent[0] ?? 0) + WINDOW_MS - this.#now();
-    throw new ServiceError('too_many_login_failures', 'too many failed login attempts', {
+    return new ServiceError('too_many_login_failures', 'too many failed login attempts', {
       hint: 'Wait a few minutes, then try again with the right key.',
       retryAfterS: Math.max(1, Math.ceil(waitMs / 1_000)),
     });
