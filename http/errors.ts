@@ -39,6 +39,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   invite_invalid: { status: 403, title: 'Invitation not valid' },
   email_taken: { status: 409, title: 'E-mail address taken' },
   organization_busy: { status: 409, title: 'Organization busy', retryable: true, retryAfterS: 5 },
+  last_admin_key: { status: 409, title: 'Last admin key' },
   too_many_keys: { status: 409, title: 'Too many keys' },
   too_many_clones: { status: 409, title: 'Too many clones' },
   too_many_queries: { status: 409, title: 'Too many saved queries' },

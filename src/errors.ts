@@ -24,6 +24,7 @@ const SQLSTATES = {
   invite_invalid: '28000',
   email_taken: '23505',
   organization_busy: '55006',
+  last_admin_key: '55000',
   too_many_keys: '53400',
   too_many_clones: '53400',
   too_many_queries: '53400',

@@ -228,6 +228,21 @@ describe('a key that is revoked', () => {
     expect(await call('DELETE', own)).toMatchObject({ status: 403, body: { code: 'forbidden' } });
     const other = await make({ scope: 'admin', expiresAt: '2100-01-01T00:00:00Z' });
     expect(await call('DELETE', own)).toMatchObject({ status: 403 });
+    for (const change of [{ expiresAt: '2100-01-01T00:00:00Z' }, { networks: ['203.0.113.0/24'] }]) {
+      const refused = await call('PATCH', own, change);
+      expect(refused).toMatchObject({
+        status: 409,
+        body: { code: 'last_admin_key', hint: expect.stringContaining('another admin key first') },
+      });
+    }
+    expect((await call('PATCH', own, { networks: ['127.0.0.0/8'] })).status).toBe(200);
+    expect((await call('PATCH', own, { networks: null })).status).toBe(200);
+    const second = await make({ scope: 'admin', networks: ['203.0.113.0/24'] });
+    expect((await call('PATCH', own, { networks: ['203.0.113.0/24'] })).status).toBe(409);
+    expect((await call('PATCH', `/api/keys/${second.keyId}`, { networks: null })).status).toBe(200);
+    expect((await call('PATCH', own, { expiresAt: '2100-01-01T00:00:00Z' })).status).toBe(200);
+    expect((await call('PATCH', own, { expiresAt: null })).status).toBe(200);
+    await call('DELETE', `/api/keys/${second.keyId}`);
     await call('DELETE', `/api/keys/${other.keyId}`);
   });
 
@@ -336,6 +351,10 @@ describe('rotation with a grace period', () => {
       status: 403,
       body: { code: 'forbidden' },
     });
+    for (const expiresAt of [null, '2100-01-01T00:00:00Z']) {
+      expect(await call('PATCH', `/api/keys/${keyId}`, { expiresAt })).toMatchObject({ status: 403, body: { code: 'forbidden' } });
+    }
+    expect((await call('PATCH', `/api/keys/${keyId}`, { name: 'old' })).status).toBe(200);
 
     expect(await end).toMatchObject({ code: '57P01', message: 'terminating connection due to API key rotation' });
     const message = `this API key was rotated at ${rotated.previousKey.invalidatedAt}`;

@@ -266,7 +266,16 @@ it('shows each key its own sessions, an admin key all, and other organizations n
       expect(await signal('cancel', whose as Listed, who.apiKey, doors)).toMatchObject(refused);
     }
   }
-  for (const sessionId of ['ses_', 'ses_0000000100000001', `${owning?.sessionId}0`, 'x', "'"]) {
+  for (const sessionId of [
+    'ses_',
+    'ses_0000000100000001',
+    'ses_ffffffffffffffff',
+    'ses_7fffffffffffffff',
+    'ses_0000000000000001',
+    `${owning?.sessionId}0`,
+    'x',
+    "'",
+  ]) {
     expect((await signal('end', { sessionId })).status).toBe(404);
   }
   expect((await signal('end', reading as Listed, reader.apiKey)).status).toBe(200);

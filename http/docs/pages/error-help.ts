@@ -40,8 +40,8 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cure: 'Use a key with the scope that the message names. Only a key with the scope admin makes others.',
   },
   too_many_login_failures: {
-    cause: 'This address has failed to log in too often.',
-    cure: 'Correct the key, and try again after the time in Retry-After.',
+    cause: 'The key is wrong, and this address has failed to log in too often. The right key still logs in.',
+    cure: 'Correct the key.',
   },
   unknown_database: {
     cause: 'The database in the connection is not the organization’s.',
@@ -71,6 +71,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
   organization_busy: {
     cause: 'The organization is being cloned or moved, or sessions of it do not end.',
     cure: 'Try again after the time in Retry-After. End the transactions and the pinned sessions that the message counts.',
+  },
+  last_admin_key: {
+    cause: 'The change would leave the organization without an admin key that does not expire and works from this address.',
+    cure: 'Make another admin key first, or name your own address among the networks.',
   },
   too_many_keys: { cause: 'The organization has as many keys as it may have.', cure: 'Delete one that is not used any more.' },
   too_many_clones: { cause: 'The organization has as many clones as it may have.', cure: 'Delete one that is not used any more.' },

@@ -61,7 +61,7 @@ const update = {
   tag: TAG,
   summary: 'Change a key',
   description:
-    'What the body does not name stays as it is; null removes an expiry or networks. New networks end sessions opened with the key.',
+    'What the body does not name stays as it is; null removes an expiry or networks. New networks end sessions opened with the key. One that is being replaced keeps its end, or gets an earlier one.',
   needsKey: true,
   scope: 'admin',
   query: noQuery,
@@ -70,7 +70,7 @@ const update = {
   replies: {
     200: { description: 'The key.', schema: keySchema, example: { ...EXAMPLE, networks: ['203.0.113.0/24', '2001:db8::/32'] } },
   },
-  errors: [],
+  errors: ['last_admin_key'],
 } as const satisfies Operation;
 
 const revoke = {

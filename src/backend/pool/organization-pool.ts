@@ -98,6 +98,10 @@ export class OrganizationPool {
     };
   }
 
+  get isOfReaders(): boolean {
+    return this.tenantId !== this.organizationId;
+  }
+
   get size(): number {
     return this.#idle.length + this.busy;
   }

@@ -19,6 +19,14 @@ export interface PoolSnapshot {
   readonly stuck: ReadonlyMap<string, number>;
 }
 
+/** How many of an organization's sessions its readers leave to its own role: open transactions of a read key do not keep out those that write. */
+const KEPT_FROM_READERS = 2;
+
+/** How many sessions the readers of an organization may have. With few in all, nothing is kept. */
+function readersMaxOf(maxPerTenant: number): number {
+  return maxPerTenant - Math.min(KEPT_FROM_READERS, Math.floor(maxPerTenant / 4));
+}
+
 /** How many of the last sessions are reserved for organizations that have none. */
 export function reservedOf(max: number): number {
   return Math.floor(max / 10);
@@ -121,7 +129,11 @@ export class PoolFairness {
   /** Whether the limits allow another session for this organization now. */
   mayOpenFor(pool: OrganizationPool): boolean {
     const allowed = pool.busyOfAll === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
-    return pool.sizeOfAll < this.#limits.maxPerTenant && this.size < allowed;
+    return pool.sizeOfAll < this.#limits.maxPerTenant && !this.#isFullOfReaders(pool) && this.size < allowed;
+  }
+
+  #isFullOfReaders(pool: OrganizationPool): boolean {
+    return pool.isOfReaders && pool.size >= readersMaxOf(this.#limits.maxPerTenant);
   }
 
   /** Whether another session may be opened for this organization, if need be after closing another's idle one. */
@@ -135,6 +147,7 @@ export class PoolFairness {
    * organization is at its limit, only its other role's may be.
    */
   leastRecentlyUsedBeside(own: OrganizationPool): OrganizationPool | undefined {
+    if (this.#isFullOfReaders(own)) return undefined;
     if (own.sizeOfAll >= this.#limits.maxPerTenant) return own.sibling !== undefined && own.sibling.idle > 0 ? own.sibling : undefined;
     let found: OrganizationPool | undefined;
     for (const pool of this.pools.values())
@@ -156,7 +169,7 @@ export class PoolFairness {
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
     for (const pool of this.waiting) {
-      const isFull = pool.sizeOfAll >= this.#limits.maxPerTenant && !pool.sibling?.idle;
+      const isFull = this.#isFullOfReaders(pool) || (pool.sizeOfAll >= this.#limits.maxPerTenant && !pool.sibling?.idle);
       if (!pool.wantsMore || isFull || this.#isRefused(pool)) continue;
       const [busy, bestBusy] = [pool.busyOfAll, best?.busyOfAll ?? Number.POSITIVE_INFINITY];
       if (best === undefined || busy < bestBusy || (busy === bestBusy && pool.waitingSince < best.waitingSince)) best = pool;

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { inNetworks, parseAddress } from '../../auth/networks.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ObservedStatement, Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/event-record.ts';
@@ -100,11 +101,24 @@ export class KeyRegistry {
     );
   }
 
-  /** When its networks change, sessions that were opened with the key end. @throws ServiceError `not_found`, `invalid_request` */
+  /**
+   * When its networks change, sessions that were opened with the key end.
+   * @throws ServiceError `not_found`, `invalid_request`; `last_admin_key` if nobody could manage keys from where it is asked for;
+   * `forbidden` for a later end of a key that is being replaced
+   */
   update(change: KeyChange, keyId: string, details: Partial<Omit<KeyDetails, 'scope'>>): Promise<ApiKey> {
     return this.#change(change, async (sql, keys) => {
-      const key = { ...find(keys, keyId), ...details };
+      const old = find(keys, keyId);
+      const key = { ...old, ...details };
       if (details.expiresAt !== undefined) await checkExpiry(sql, details.expiresAt);
+      if (old.replacedBy !== null && endsLater(key, old)) {
+        throw new ServiceError('forbidden', `the key ${old.replacedBy} is taking the place of this one, which ends as it has been told`);
+      }
+      checkAdminIsLeft(
+        keys,
+        keys.map((one) => (one.id === keyId ? key : one)),
+        change.origin,
+      );
       await updateKey(sql, keyId, key);
       return { result: key, action: 'keys.update', text: `ALTER KEY ${describe(key)}` };
     });
@@ -224,6 +238,26 @@ function find(keys: readonly ApiKey[], keyId: string): ApiKey {
 
 function checkRoom(keys: readonly ApiKey[]): void {
   if (keys.length >= KEYS_MAX) throw new ServiceError('too_many_keys', `an organization may have ${KEYS_MAX} keys`);
+}
+
+/** A key that is being replaced has an end. */
+function endsLater({ expiresAt }: ApiKey, { expiresAt: before }: ApiKey): boolean {
+  return expiresAt === null || (before !== null && expiresAt > before);
+}
+
+/** @throws ServiceError `last_admin_key` */
+function checkAdminIsLeft(before: readonly ApiKey[], after: readonly ApiKey[], { sourceIp }: Origin): void {
+  const address = parseAddress(sourceIp);
+  const worksHere = (key: ApiKey) =>
+    isLasting(key) && (key.networks === null || (address !== undefined && inNetworks(key.networks)(address)));
+  if (before.some(isLasting) && !after.some(isLasting)) {
+    const hint = 'Make another admin key first, or rotate this one.';
+    throw new ServiceError('last_admin_key', 'this is the only admin key that does not expire', { hint });
+  }
+  if (before.some(worksHere) && !after.some(worksHere)) {
+    const hint = `Name networks that ${sourceIp} is in, or make another admin key first.`;
+    throw new ServiceError('last_admin_key', 'no admin key that does not expire could be used from your address', { hint });
+  }
 }
 
 function isLasting({ scope, expiresAt }: ApiKey): boolean {

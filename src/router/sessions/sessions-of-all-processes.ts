@@ -86,7 +86,9 @@ export class Sessions {
    */
   async signal(tenant: Tenant, sessionId: string, signal: SessionSignal): Promise<void> {
     const [, process = '', number = ''] = SESSION_ID.exec(sessionId) ?? [];
-    const isFound = process !== '' && (await this.#send(Number.parseInt(process, 16), Number.parseInt(number, 16), seenBy(tenant), signal));
+    const isFound =
+      isProcess(Number.parseInt(process, 16)) &&
+      (await this.#send(Number.parseInt(process, 16), Number.parseInt(number, 16), seenBy(tenant), signal));
     if (!isFound) throw new ServiceError('not_found', `there is no session "${sessionId}"`);
   }
 
@@ -131,6 +133,11 @@ export class Sessions {
     if (request.name === 'list') return JSON.stringify(await this.#local.list({ organizationId: request.organizationId }));
     return String(this.#local.signal(request, request.number, request.signal));
   }
+}
+
+/** Zero stands for all processes, and no process has a number that the control database has no room for. */
+function isProcess(number: number): boolean {
+  return number > 0 && number <= 0x7fff_ffff;
 }
 
 /** An `admin` key sees the sessions of all keys, any other its own. */

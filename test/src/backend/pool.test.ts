@@ -122,6 +122,20 @@ describe('the pool', () => {
     expect(await isSettled(more)).toBe(false);
   });
 
+  it('keeps two sessions from the readers of an organization, which leave none of them otherwise', async () => {
+    poolOf({ maxPerTenant: 8 });
+    for (let n = 0; n < 6; n += 1) await acquire(pool, 'a:read', open);
+    const reader = acquire(pool, 'a:read', open);
+    reader.catch(() => {});
+    expect(await isSettled(reader)).toBe(false);
+    const owners = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)] as const;
+    const owner = acquire(pool, 'a', open);
+    // One that comes back stays with the role that it is of.
+    await pool.release('a', owners[0], true);
+    expect(await owner).toBe(owners[0]);
+    expect(await isSettled(reader)).toBe(false);
+  });
+
   it('counts the sessions of both roles of an organization, and gives each role what the other does not use', async () => {
     poolOf({ maxPerTenant: 2 });
     const owners = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)] as const;

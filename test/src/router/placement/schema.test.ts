@@ -342,6 +342,16 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     expect(await leftOf(placement)).toEqual([]);
   });
 
+  test('letting in the first readers repairs nothing, and a later repair is told', async () => {
+    const placement = await provisioned();
+    seen.length = 0;
+    await provisioner.admitReaders(placement);
+    expect(seen).toEqual([]);
+    await run(placement, `ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM ${placement.role}_read`);
+    (await provisioner.open({ ...placement, role: `${placement.role}_read` })).end();
+    expect(seen).toEqual([{ name: 'backend.login_healed', organizationId: placement.role }]);
+  });
+
   test.each([
     ['sets its password to nothing', 'ALTER ROLE CURRENT_USER PASSWORD NULL'],
     ['changes its password', "ALTER ROLE CURRENT_USER PASSWORD 'its own'"],
