@@ -220,7 +220,7 @@ export class Catalog {
 
   /** Changes an organization or its keys, in one transaction with its audit entry, and notifies every process. */
   async #change<T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>): Promise<T> {
-    const { result, state } = await this.#database.transaction(async (sql) => {
+    const { result, state } = await this.#database.changeFor(organizationId, async (sql) => {
       const organization = await lockOrganization(sql, organizationId);
       return { result: await work(sql, organization), state: await notifyChange(sql, organizationId) };
     });

@@ -103,6 +103,36 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     );
   });
 
+  it('changes of one organization do not keep others from the control database, nor newcomers', async () => {
+    const doors = await startTestService({ POSTERN_PLACEMENT: kind, POSTERN_HTTP_REQUESTS_PER_TENANT: '250' });
+    const [busy, other] = [await doors.signUp(), await doors.signUp()];
+    const { body: me } = await doors.call('GET', '/api/auth/me', { key: busy.apiKey });
+    let isOver = false;
+    let changes = 0;
+    const flood = Array.from({ length: 200 }, async (_, n) => {
+      while (!isOver) {
+        const { status } = await doors.call('PATCH', `/api/keys/${me.key.keyId}`, { key: busy.apiKey, body: { name: `name ${n}` } });
+        changes += Number(status === 200);
+      }
+    });
+    try {
+      await eventually('it is a flood', () => changes > 100);
+      const startedAt = changes;
+      const call = async (method: string, path: string, body?: object) =>
+        (await doors.call(method, path, { key: other.apiKey, ...(body === undefined ? {} : { body }) })).status;
+      expect(await call('GET', '/api/auth/me')).toBe(200);
+      expect(await call('POST', '/api/keys', { name: 'x', scope: 'write' })).toBe(201);
+      expect(await call('PATCH', '/api/organization', { name: 'renamed' })).toBe(200);
+      expect((await doors.signUp()).id).toMatch(/^org_/);
+      // Behind the crowd, each of the five would have waited for some two hundred changes.
+      expect(changes - startedAt).toBeLessThan(400);
+    } finally {
+      isOver = true;
+      await Promise.all(flood);
+      await doors.close();
+    }
+  });
+
   it('logins that fail do not keep others from logging in (A13)', async () => {
     const attacked = await service.signUp();
     let failed = 0;

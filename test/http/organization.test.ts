@@ -29,6 +29,18 @@ async function actionsOf({ id }: TestOrganization): Promise<string[]> {
 }
 
 describe('an organization', () => {
+  it('changes its name sixty times an hour', async () => {
+    const organization = await service.signUp();
+    for (let n = 0; n < 60; n += 1) expect((await patch(organization, { name: `Name ${n}` })).status).toBe(200);
+    const refused = await patch(organization, { name: 'One too many' });
+    expect(refused).toMatchObject({
+      status: 429,
+      body: { code: 'rate_limited', detail: 'at most 60 changes of the name an hour are allowed' },
+    });
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(3_000);
+    expect((await patch(organization, { email: `other-${organization.email}` })).status).toBe(200);
+  });
+
   it('changes its name and its address, which every process shows, and keeps its sessions', async () => {
     const organization = await service.signUp();
     const session = await other.connect(organization);

@@ -123,7 +123,7 @@ export class AuditLog {
    */
   async list(organizationId: string, filters: AuditFilters = {}): Promise<AuditPage> {
     await this.flush();
-    return this.#database.run((sql) => listEntries(sql, organizationId, filters));
+    return this.#database.readFor(organizationId, (sql) => listEntries(sql, organizationId, filters));
   }
 
   /**

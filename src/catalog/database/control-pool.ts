@@ -6,6 +6,12 @@ import { type ControlConnection, ControlSession, type SessionOptions, type Sql }
 const SESSIONS_MAX = 4;
 const WAITERS_MAX = 10_000;
 const LOW_PRIORITY_WAITERS_MAX = 1_000;
+/** How many sessions the calls of all organizations may have together. The rest is kept for logins and sign-ups. */
+const ORGANIZATIONS_SESSIONS_MAX = SESSIONS_MAX - 1;
+/** How many sessions one organization may have: its changes lock its row, so a second one would only wait there. */
+const SESSIONS_OF_ONE_MAX = { change: 1, read: 2 } as const;
+/** How many calls of one organization may wait. */
+const WAITERS_OF_ONE_MAX = 500;
 const STATEMENT_TIMEOUT_MS = 10_000;
 /** For a whole call: waiting for a session, connecting, all its statements. Longer than the timeout of one statement. */
 const CALL_TIMEOUT_MS = 15_000;
@@ -22,8 +28,22 @@ interface Waiter {
   readonly refused: (error: Error) => void;
 }
 
+/** Calls of one organization, which wait for each other before they wait for a session. */
+interface OrganizationCalls {
+  readonly sessionsMax: number;
+  readonly waiters: Set<Waiter>;
+  inUse: number;
+}
+
+/** Gets a session, and is told when it has been given back. */
+interface Borrower {
+  acquire(deadline: Deadline): Promise<ControlSession>;
+  released?(): void;
+}
+
 /**
- * A few sessions on the control database, each used by one call at a time. A call whose connection is lost fails as a whole; it
+ * A few sessions on the control database, each used by one call at a time. Calls of organizations get them in turn, however many calls one
+ * of them makes, and never all. A call whose connection is lost fails as a whole; it
  * never continues on another session. When the database cannot be reached, calls throw ServiceError `not_ready`; other errors of
  * Postgres are passed on as the driver's own.
  */
@@ -35,6 +55,9 @@ export class ControlPool {
   readonly #waiters = new Set<Waiter>();
   /** These get a session when no other waiter wants one. */
   readonly #lowPriority = new Set<Waiter>();
+  /** Calls of organizations, by their kind and organization, in the order of their turns. */
+  readonly #organizations = new Map<string, OrganizationCalls>();
+  #organizationsInUse = 0;
   #closed = false;
   #allReleased: () => void = () => {};
 
@@ -46,28 +69,43 @@ export class ControlPool {
 
   /** Runs statements without a transaction. */
   run<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
-    return this.#lend((session) => work(session.sql), timeoutMs);
+    return this.#lend((session) => work(session.sql), timeoutMs, this.#anybody);
+  }
+
+  /** As {@link run}, for what an organization asks for. */
+  readFor<T>(organizationId: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#lend((session) => work(session.sql), CALL_TIMEOUT_MS, this.#organization('read', organizationId));
+  }
+
+  /** As {@link transaction}, for what changes an organization: one at a time. @throws ServiceError `too_many_requests` */
+  changeFor<T>(organizationId: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const change = (session: ControlSession) => inTransaction(session, (sql) => sql`begin`, work);
+    return this.#lend(change, CALL_TIMEOUT_MS, this.#organization('change', organizationId));
   }
 
   /** Runs `work` in a transaction. */
   transaction<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
-    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs, this.#anybody);
   }
 
   /** As {@link transaction}, for requests of unauthenticated callers and others that nobody must wait for: all other calls go first. */
   lowPriorityTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#lowPriority);
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#patient);
   }
 
   /** Runs several reads in one snapshot. */
   snapshot<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
-    return this.#lend((session) => inTransaction(session, (sql) => sql`begin isolation level repeatable read read only`, work), timeoutMs);
+    return this.#lend(
+      (session) => inTransaction(session, (sql) => sql`begin isolation level repeatable read read only`, work),
+      timeoutMs,
+      this.#anybody,
+    );
   }
 
   /** Waits a few seconds for running calls, then ends all sessions. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const queue of [this.#waiters, this.#lowPriority]) {
+    for (const queue of [this.#waiters, this.#lowPriority, ...[...this.#organizations.values()].map(({ waiters }) => waiters)]) {
       for (const waiter of queue) waiter.refused(new ServiceError('shutting_down', 'the service is shutting down'));
       queue.clear();
     }
@@ -81,15 +119,16 @@ export class ControlPool {
     await Promise.all(this.#idle.map((session) => session.end(CLOSE_TIMEOUT_MS)));
   }
 
-  async #lend<T>(work: (session: ControlSession) => Promise<T>, timeoutMs: number, queue = this.#waiters): Promise<T> {
+  async #lend<T>(work: (session: ControlSession) => Promise<T>, timeoutMs: number, borrower: Borrower): Promise<T> {
     const deadline = new Deadline(timeoutMs);
     try {
-      const session = await this.#acquire(deadline, queue);
+      const session = await borrower.acquire(deadline);
       try {
         return await deadline.limit(work(session), () => session.destroy());
       } catch (error) {
         throw this.#failed(session, error);
       } finally {
+        borrower.released?.();
         this.#release(session);
       }
     } finally {
@@ -112,8 +151,47 @@ export class ControlPool {
     return new ServiceError('not_ready', message, { cause: error, retryAfterS: 1 });
   }
 
-  async #acquire(deadline: Deadline, queue: Set<Waiter>): Promise<ControlSession> {
+  readonly #anybody: Borrower = { acquire: (deadline) => this.#acquire(deadline, this.#waiters) };
+  readonly #patient: Borrower = { acquire: (deadline) => this.#acquire(deadline, this.#lowPriority) };
+
+  #organization(kind: keyof typeof SESSIONS_OF_ONE_MAX, organizationId: string): Borrower {
+    const key = `${kind} ${organizationId}`;
+    const calls = this.#organizations.get(key) ?? { sessionsMax: SESSIONS_OF_ONE_MAX[kind], waiters: new Set(), inUse: 0 };
+    this.#organizations.set(key, calls);
+    const forgetIfUnused = () => {
+      if (calls.inUse === 0 && calls.waiters.size === 0 && this.#organizations.get(key) === calls) this.#organizations.delete(key);
+    };
+    return {
+      acquire: async (deadline) => {
+        this.#checkOpen();
+        if (calls.waiters.size >= WAITERS_OF_ONE_MAX) {
+          throw new ServiceError('too_many_requests', 'too many calls of this organization are waiting for the control database', {
+            retryAfterS: 1,
+          });
+        }
+        const { promise, resolve, reject } = newPromise<ControlSession>();
+        const waiter: Waiter = { granted: resolve, refused: reject };
+        calls.waiters.add(waiter);
+        this.#serveOrganizations();
+        return deadline.limit(promise, () => {
+          calls.waiters.delete(waiter);
+          forgetIfUnused();
+        });
+      },
+      released: () => {
+        calls.inUse -= 1;
+        this.#organizationsInUse -= 1;
+        forgetIfUnused();
+      },
+    };
+  }
+
+  #checkOpen(): void {
     if (this.#closed) throw new ServiceError('shutting_down', 'the service is shutting down');
+  }
+
+  async #acquire(deadline: Deadline, queue: Set<Waiter>): Promise<ControlSession> {
+    this.#checkOpen();
     const idle = this.#takeIdle();
     if (idle !== undefined) return idle;
     if (queue.size >= (queue === this.#lowPriority ? LOW_PRIORITY_WAITERS_MAX : WAITERS_MAX)) {
@@ -147,7 +225,29 @@ export class ControlPool {
     if (session.alive) this.#idle.push(session);
     if (this.#busy.size === 0) this.#allReleased();
     this.#serve(this.#waiters);
+    this.#serveOrganizations();
     this.#serve(this.#lowPriority);
+  }
+
+  /** One call of each organization in turn. */
+  #serveOrganizations(): void {
+    for (let served = true; served; ) {
+      served = false;
+      for (const [key, calls] of [...this.#organizations]) {
+        const [first] = calls.waiters;
+        if (first === undefined || calls.inUse >= calls.sessionsMax) continue;
+        const next = this.#organizationsInUse < ORGANIZATIONS_SESSIONS_MAX ? this.#takeIdle() : undefined;
+        if (next === undefined) return;
+        calls.waiters.delete(first);
+        calls.inUse += 1;
+        this.#organizationsInUse += 1;
+        // It is last in the next round.
+        this.#organizations.delete(key);
+        this.#organizations.set(key, calls);
+        first.granted(next);
+        served = true;
+      }
+    }
   }
 
   #serve(queue: Set<Waiter>): void {

@@ -62,7 +62,7 @@ export class KeyRegistry {
 
   /** The live keys, the oldest first. */
   list(organizationId: string): Promise<ApiKey[]> {
-    return this.#options.database.run((sql) => listKeys(sql, organizationId));
+    return this.#options.database.readFor(organizationId, (sql) => listKeys(sql, organizationId));
   }
 
   /** @throws ServiceError `too_many_keys`, `invalid_request` */
@@ -210,7 +210,7 @@ export class KeyRegistry {
     const deadline = performance.now() + SETTLE_TIMEOUT_MS;
     for (;;) {
       try {
-        const state = await this.#options.database.transaction(async (sql) => {
+        const state = await this.#options.database.changeFor(organizationId, async (sql) => {
           // Waits for a COMMIT that the server is still processing.
           await lockOrganization(sql, organizationId);
           const [state] = await loadStates(sql, [organizationId]);

@@ -5,6 +5,7 @@ import type { Sql } from '../database/control-connection.ts';
 
 const WINDOW_MS = 3_600_000;
 const EMAIL_CHANGES_PER_HOUR = 5;
+const NAME_CHANGES_PER_HOUR = 60;
 const CLONES_PER_HOUR = 30;
 
 /** How many sign-ups an address may still make. */
@@ -30,6 +31,11 @@ export async function countSignUp(sql: Sql, sourceIp: string, limit: number, now
  */
 export async function countEmailChange(sql: Sql, organizationId: string, now: Date): Promise<void> {
   await countOne(sql, organizationId, EMAIL_CHANGES_PER_HOUR, now, 'changes of the e-mail address an hour are allowed');
+}
+
+/** Counts a change of an organization's name, each of which every process is told and the audit log records. @throws ServiceError `rate_limited` */
+export async function countNameChange(sql: Sql, organizationId: string, now: Date): Promise<void> {
+  await countOne(sql, `name ${organizationId}`, NAME_CHANGES_PER_HOUR, now, 'changes of the name an hour are allowed');
 }
 
 /** Counts a clone of an organization, because each pauses it for a moment. @throws ServiceError `rate_limited` */

@@ -7,7 +7,7 @@ import { deleteKeys } from '../keys/key-rows.ts';
 import { deleteQueries } from '../saved-queries/rows.ts';
 import { deleteUsage } from '../usage/stored-usage.ts';
 import { type Clone, deleteClone, listClones, listExpiredClones } from './clone-rows.ts';
-import { countEmailChange } from './hourly-limits.ts';
+import { countEmailChange, countNameChange } from './hourly-limits.ts';
 import { deleteMove } from './move-registry.ts';
 import type { Organization, OrganizationStatus } from './organization.ts';
 import {
@@ -49,12 +49,12 @@ export class OrganizationRegistry {
   }
 
   find(id: string): Promise<Organization | undefined> {
-    return this.#options.database.run((sql) => findOrganization(sql, id));
+    return this.#options.database.readFor(id, (sql) => findOrganization(sql, id));
   }
 
   /** The clones of an organization that have not been dropped, the oldest first. */
   clones(sourceId: string): Promise<Clone[]> {
-    return this.#options.database.run((sql) => listClones(sql, sourceId));
+    return this.#options.database.readFor(sourceId, (sql) => listClones(sql, sourceId));
   }
 
   /** The clones whose time is over, and those of organizations that are gone. */
@@ -69,8 +69,9 @@ export class OrganizationRegistry {
   async updateProfile({ organization: { id }, key }: Caller, changes: ProfileChanges, origin: Origin): Promise<Organization> {
     const { database, audit, now } = this.#options;
     const changed = await database
-      .transaction(async (sql) => {
+      .changeFor(id, async (sql) => {
         const before = await lockOrganization(sql, id);
+        if (changes.name !== undefined) await countNameChange(sql, id, now());
         if (changes.email !== undefined && changes.email !== before.email) await countEmailChange(sql, id, now());
         const after = await updateProfile(sql, id, changes);
         if (after === undefined) return undefined;

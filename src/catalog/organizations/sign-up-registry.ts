@@ -64,7 +64,7 @@ export class SignUpRegistry {
    */
   async recordClone(clone: NewClone): Promise<Organization> {
     const { database, now, process } = this.#options;
-    return (await database.transaction((sql) => recordClone(sql, clone, process, now()))).source;
+    return (await database.changeFor(clone.sourceId, (sql) => recordClone(sql, clone, process, now()))).source;
   }
 
   /** Stores an invitation. @throws ServiceError `invalid_request` when there are too many */

@@ -46,11 +46,11 @@ export class SavedQueries {
 
   /** By their names. */
   list(organizationId: string): Promise<readonly SavedQuery[]> {
-    return this.#database.run((sql) => listQueries(sql, organizationId));
+    return this.#database.readFor(organizationId, (sql) => listQueries(sql, organizationId));
   }
 
   find(organizationId: string, name: string): Promise<SavedQuery | undefined> {
-    return this.#database.run((sql) => findQuery(sql, organizationId, name));
+    return this.#database.readFor(organizationId, (sql) => findQuery(sql, organizationId, name));
   }
 
   /**
@@ -84,7 +84,7 @@ export class SavedQueries {
     text: string,
     work: (sql: Sql, organizationId: string) => Promise<T>,
   ): Promise<T> {
-    return this.#database.lowPriorityTransaction(async (sql) => {
+    return this.#database.changeFor(organizationId, async (sql) => {
       const { status } = await lockOrganization(sql, organizationId);
       if (status !== 'active') throw new ServiceError('organization_suspended', `the organization is ${status}`);
       const result = await work(sql, organizationId);

@@ -48,7 +48,7 @@ export class Usage {
   async read(organizationId: string, period: UsagePeriod): Promise<readonly StoredUsage[]> {
     await this.#writing;
     const now = this.#now();
-    const stored = await this.#database.run((sql) => readUsage(sql, organizationId, period, now));
+    const stored = await this.#database.readFor(organizationId, (sql) => readUsage(sql, organizationId, period, now));
     const counts = this.counters.find(organizationId)?.counts;
     if (counts === undefined) return stored;
     const { fiveMinutes, day } = intervalsOf(now);

@@ -52,6 +52,46 @@ describe('the control database', () => {
     expect(order).toEqual([...Array(8).fill('other'), ...Array(8).fill('patient')]);
   });
 
+  test('serves organizations in turn, one change of each at a time, and always others', async () => {
+    const order: string[] = [];
+    let atOnce = 0;
+    let most = 0;
+    const changeOf = (organization: string) =>
+      control.changeFor(organization, async (sql) => {
+        atOnce += organization === 'greedy' ? 1 : 0;
+        most = Math.max(most, atOnce);
+        await sql`select pg_sleep(0.02)`;
+        atOnce -= organization === 'greedy' ? 1 : 0;
+        order.push(organization);
+      });
+    const greedy = Array.from({ length: 50 }, () => changeOf('greedy'));
+    const reads = Array.from({ length: 50 }, () => control.readFor('greedy', (sql) => sql`select pg_sleep(0.02)`));
+    // These come last, and do not wait for the rest.
+    await Promise.all([
+      changeOf('modest'),
+      control.readFor('modest', (sql) => sql`select`),
+      control.run((sql) => sql`select`),
+      control.lowPriorityTransaction(async () => {}),
+    ]);
+    expect(order.indexOf('modest')).toBeLessThan(10);
+    expect(order.length).toBeLessThan(25);
+    await Promise.all([...greedy, ...reads]);
+    expect(most).toBe(1);
+  });
+
+  test('refuses calls of an organization that has too many, and not those of others', async () => {
+    const calls = Array.from({ length: 502 }, () =>
+      control
+        .changeFor('greedy', async () => {})
+        .then(
+          () => 'served',
+          ({ kind }) => kind,
+        ),
+    );
+    expect(await control.changeFor('modest', async () => 'served')).toBe('served');
+    expect((await Promise.all(calls)).filter((one) => one !== 'served')).toEqual(['too_many_requests']);
+  });
+
   test('keeps all of a transaction or nothing', async () => {
     await control.transaction((sql) => sql`insert into public.notes values ('kept')`);
     const failing = control.transaction(async (sql) => {
