@@ -2,7 +2,7 @@ import { CatalogMigrationError } from './catalog/database/migrate.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/embedded-error.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
-import { createLogger, linesForPeople, logObserver } from './observers/log.ts';
+import { createLogger, linesForPeople, logObserver, standardOutput } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, type ServiceOptions, startService } from './service.ts';
 import { startWorkers, type Workers } from './workers/supervisor.ts';
@@ -66,7 +66,11 @@ export async function runService(
 
 /** Lines for people on a terminal, JSON elsewhere. */
 export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number): ObservationHandlers {
-  const destination = process.stdout.isTTY ? linesForPeople(process.stdout) : undefined;
+  // Asking has made a pipe non-blocking, so that a slow reader does not stop the process.
+  const destination = process.stdout.isTTY ? linesForPeople(standardOutput) : undefined;
+  process.once('exit', () => standardOutput.end());
+  // Nobody may be there any more to read a greeting or why the service ends.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   return logObserver(createLogger(level, { destination, ...(worker === undefined ? {} : { worker }) }));
 }
 

@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs';
 import { type Logger, pino } from 'pino';
 import type { Observation, ObservationHandlers, ObservedStatement } from '../observation.ts';
 
@@ -30,12 +31,108 @@ export interface LoggerOptions {
   readonly worker?: number;
 }
 
+/** How much of the log waits for a reader that is slow. */
+const WAITING_MAX_BYTES = 1_048_576;
+const RETRY_MS = 20;
+const END_TRIES_MAX = 25;
+
+/** Where lines are written to. */
+export interface LogFile {
+  /** @returns how many bytes have been written @throws an error of the operating system, EAGAIN where the reader is slow */
+  write(bytes: Uint8Array): number;
+}
+
+/**
+ * Writes lines to a file, a pipe or a socket, and never waits for it. What a slow reader has not read yet waits in memory; beyond a limit, and
+ * when a line cannot be written at all (a full disk, nobody at the other end), lines are dropped and counted: a service without a log is
+ * better than none.
+ */
+export class LogOutput {
+  /** Lines that were not written, or not whole. */
+  dropped = 0;
+  readonly #file: LogFile;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  /** The last line in the file has no end. */
+  #isTorn = false;
+  /** The first of those that wait is the rest of it. */
+  #isRest = false;
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(file: LogFile) {
+    this.#file = file;
+  }
+
+  write(line: string): void {
+    const bytes = Buffer.from(line);
+    if (this.#waitingBytes + bytes.length > WAITING_MAX_BYTES) {
+      this.dropped += 1;
+      return;
+    }
+    this.#waiting.push(bytes);
+    this.#waitingBytes += bytes.length;
+    // While a reader is slow, one attempt is made for all lines.
+    if (this.#retry === undefined) this.#flush();
+  }
+
+  /** Before the process ends: gives a slow reader a moment. */
+  end(): void {
+    for (let tries = 0; this.#waiting.length > 0 && tries < END_TRIES_MAX; tries += 1) {
+      if (tries > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
+      this.#flush();
+    }
+  }
+
+  /** Writes as much of what waits as can be written now. */
+  #flush(): void {
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    for (let line = this.#waiting[0]; line !== undefined; line = this.#waiting[0]) {
+      const rest = this.#writeSome(this.#isTorn && !this.#isRest ? Buffer.concat([NEWLINE, line]) : line);
+      if (rest === undefined) {
+        this.#retry = setTimeout(() => this.#flush(), RETRY_MS).unref();
+        return;
+      }
+      this.#isRest = rest.length > 0;
+      this.#waitingBytes -= line.length - rest.length;
+      if (this.#isRest) this.#waiting[0] = rest;
+      else this.#waiting.shift();
+    }
+  }
+
+  /** @returns what is left of the line, nothing if it is dropped; undefined if nothing can be written now */
+  #writeSome(line: Buffer): Buffer | undefined {
+    try {
+      const written = this.#file.write(line);
+      if (written === 0) return undefined;
+      this.#isTorn = written < line.length;
+      return line.subarray(written);
+    } catch (error) {
+      if (codeOf(error) === 'EAGAIN') return undefined;
+      this.dropped += 1;
+      return NOTHING;
+    }
+  }
+}
+
+const NEWLINE = Buffer.from('\n');
+const NOTHING = Buffer.alloc(0);
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}
+
+const STANDARD_OUTPUT = 1;
+
+/** The log of this process. */
+export const standardOutput = new LogOutput({ write: (bytes) => writeSync(STANDARD_OUTPUT, bytes) });
+
 /** A logger that writes one JSON object a line, with secrets masked. */
 export function createLogger(level: string, { destination, worker }: LoggerOptions = {}): Logger {
   const formatters = { level: (name: string) => ({ level: name }) };
   const base = worker === undefined ? null : { worker };
   const options = { level, base, formatters, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  return pino(options, destination ?? standardOutput);
 }
 
 /** Writes the logger's lines as people read them. That the service has started is in its greeting. */

@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { ObservationHandlers } from '../observation.ts';
 import { measureEventLoopDelay } from './event-loop-delay.ts';
+import { standardOutput } from './log.ts';
 import { PairCounter, QuickHistogram, requestMetrics, SECONDS, TrafficCounter } from './request-metrics.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
@@ -38,8 +39,21 @@ export function createMetrics({ clusters }: { readonly clusters: () => readonly 
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
   gaugeClusters(registry, clusters);
+  countDroppedLines(registry);
   const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
   return { registry, handlers, close: measureEventLoopDelay(registry) };
+}
+
+function countDroppedLines(registry: Registry): void {
+  new Counter({
+    name: 'postern_log_dropped_total',
+    help: 'Lines of the log that could not be written',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(standardOutput.dropped);
+    },
+  });
 }
 
 function sumOf(pools: readonly PoolSnapshot[]): PoolSnapshot {

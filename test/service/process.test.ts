@@ -1,10 +1,11 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { TestOrganization } from '../support/doors.ts';
+import { doorsAt, type TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { landmark, landmarkPassed } from '../support/landmark.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
@@ -123,6 +124,48 @@ describe('a Postern with its own PostgreSQL', () => {
     await eventually('it has taken the signal', async () => postern.log().some(({ msg }) => String(msg).startsWith('stopping: ')));
     await setTimeout(1_000);
     expect((await postern.end('SIGINT')).code).toBe(1);
+  });
+});
+
+describe('a Postern whose log', () => {
+  const MAIN = new URL('../../dist/src/main.js', import.meta.url).pathname;
+
+  async function freePort(): Promise<number> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    server.close();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+
+  it.each([
+    ['cannot be written', 'exec "$0" "$1" > /dev/full 2> /dev/full', true],
+    ['nobody reads', 'exec "$0" "$1" 2>&1 | (sleep 600)', false],
+    ['nobody can read any more', 'exec "$0" "$1" 2> /dev/full | true', true],
+  ])('%s serves, and counts the lines', async (_, script, areDropped) => {
+    const [http, pgPort, ops] = [await freePort(), await freePort(), await freePort()];
+    const { POSTERN_LOG_LEVEL: _level, ...variables } = testVariables();
+    const ports = { POSTERN_HTTP_PORT: String(http), POSTERN_PG_PORT: String(pgPort), POSTERN_OPS_PORT: String(ops) };
+    const env = { PATH: process.env.PATH ?? '', ...variables, ...ports, POSTERN_LOG_LEVEL: 'trace', POSTERN_SIGNUPS_PER_HOUR: '1000' };
+    // A group of its own, which is ended as a whole.
+    const child = spawn('bash', ['-c', script, process.execPath, MAIN], { env, detached: true, stdio: 'ignore' });
+    try {
+      await eventually('it serves', async () => {
+        const reply = await fetch(`http://127.0.0.1:${ops}/readyz`).catch(() => undefined);
+        return reply?.ok === true;
+      });
+      const doors = doorsAt(http, pgPort);
+      const organization = await doors.signUp();
+      // More than a pipe holds.
+      for (let n = 0; n < 300; n += 1) expect((await doors.query(organization, 'SELECT 1 AS one')).status).toBe(200);
+      await (await doors.connect(organization)).end();
+      const metrics = await (await fetch(`http://127.0.0.1:${ops}/metrics`)).text();
+      const dropped = Number(/^postern_log_dropped_total (\d+)$/m.exec(metrics)?.[1]);
+      expect(dropped > 0).toBe(areDropped);
+      expect(child.exitCode).toBeNull();
+    } finally {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    }
   });
 });
 

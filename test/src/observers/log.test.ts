@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { fanOut, type Observation } from '../../../src/observation.ts';
-import { createLogger, linesForPeople, logObserver } from '../../../src/observers/log.ts';
+import { createLogger, LogOutput, linesForPeople, logObserver } from '../../../src/observers/log.ts';
 
 function logged(level: string, ...observations: readonly Observation[]): Record<string, unknown>[] {
   const lines: string[] = [];
@@ -132,5 +132,50 @@ describe('the log', () => {
   it('stays a line of JSON whatever is masked in it', () => {
     const [line] = logged('info', { name: 'service.warning', message: 'password "hunter2" and \\ more "' });
     expect(line?.msg).toContain(' more "');
+  });
+});
+
+describe('the output of the log', () => {
+  const failure = (code: string) => Object.assign(new Error(code), { code });
+  /** A file that takes so many bytes, and then fails. */
+  function fileOf(room: number) {
+    const file = {
+      text: '',
+      room,
+      failure: failure('ENOSPC'),
+      write(bytes: Uint8Array): number {
+        const part = bytes.subarray(0, file.room);
+        if (part.length === 0) throw file.failure;
+        file.room -= part.length;
+        file.text += Buffer.from(part).toString();
+        return part.length;
+      },
+    };
+    return file;
+  }
+
+  it('drops and counts lines that cannot be written, and goes on with a line of its own when there is room again', () => {
+    const file = fileOf(6);
+    const output = new LogOutput(file);
+    for (const line of ['one\n', 'two\n', 'three\n']) output.write(line);
+    expect([file.text, output.dropped]).toEqual(['one\ntw', 2]);
+    file.room = 100;
+    output.write('four\n');
+    expect([file.text, output.dropped]).toEqual(['one\ntw\nfour\n', 2]);
+  });
+
+  it('keeps lines for a reader that is slow, in their order, and no more than a megabyte of them', async () => {
+    const file = fileOf(6);
+    file.failure = failure('EAGAIN');
+    const output = new LogOutput(file);
+    const lines = Array.from({ length: 1_200 }, (_, n) => `${String(n).padEnd(999)}\n`);
+    for (const line of ['one\n', 'two\n', ...lines]) output.write(line);
+    expect(output.dropped).toBeGreaterThan(100);
+    const kept = lines.slice(0, lines.length - output.dropped);
+    file.room = Number.POSITIVE_INFINITY;
+    await expect.poll(() => file.text.length).toBe(8 + 1_000 * kept.length);
+    expect(file.text).toBe(`one\ntwo\n${kept.join('')}`);
+    output.write('last\n');
+    expect(file.text.endsWith('\nlast\n')).toBe(true);
   });
 });
