@@ -28,7 +28,8 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
   gate.holdFirst(input.subarray(size), Reason.rewriting);
   gate.holdFirst(message, Reason.rewriting);
   client.pause();
-  const rewriting = rewrittenMessage(message, (sql) => services.rewriter?.rewriteLarge(sql));
+  const options = { standardConformingStrings: session.standardConformingStrings };
+  const rewriting = rewrittenMessage(message, (sql) => services.rewriter?.rewriteLarge(sql, options));
   Promise.all([rewriting, inspectInSlices(message)]).then(
     ([rewritten, inspected]) => {
       if (session.isOver) return;

@@ -2,6 +2,7 @@ import { recordText } from '../../src/catalog/audit/entries/statement-record.ts'
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';
+import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';
 import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
 import { ANY_OBJECT_CHANGE, objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
@@ -87,7 +88,7 @@ export interface InspectedQuery {
 export function inspectQuery(session: WireSession, scanner: FrameScanner, text: string, end: number | undefined): InspectedQuery {
   demandWhole(session, scanner);
   const audited = inspectText(session, text, end === undefined);
-  const traits = end === undefined ? sessionTraitsOf(text) : inspectBeginning(session, text, audited);
+  const traits = end === undefined ? sessionTraitsOf(text, lexerOptions(session)) : inspectBeginning(session, text, audited);
   if (traits === NO_TRAITS && session.services.rewriter === undefined) return { sent: text, traits, edits: NO_EDITS };
   if (end === undefined) inspectTraits(session, traits);
   else inspectRest(session, scanner, end);
@@ -131,16 +132,17 @@ export function demandWhole({ services, largeText }: WireSession, { length, last
 }
 
 /** Rewrites a text for the `schema` placement, where the organization's `public` has another name. */
-function rewriteText({ services, largeText }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
+function rewriteText(session: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
+  const { services, largeText } = session;
   const { rewriter } = services;
   if (rewriter === undefined || largeText !== undefined) return { sql: text, edits: NO_EDITS };
-  const { sql, edits } = rewriter.rewrite(Buffer.from(text, 'latin1'));
+  const { sql, edits } = rewriter.rewrite(Buffer.from(text, 'latin1'), lexerOptions(session));
   return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
 }
 
 /** Translates process ids in the text, and sends the signals that it asks for. */
 function translated(session: WireSession, text: string): Translated {
-  const result = translateProcessIds(text, session.services.processIds);
+  const result = translateProcessIds(text, session.services.processIds, lexerOptions(session));
   awaitSignals(session, result.sent);
   return result;
 }
@@ -152,7 +154,8 @@ export function awaitSignals({ link, events }: WireSession, signals: readonly Pr
 
 /** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
 export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
-  const traits = sessionTraitsOf(text);
+  const options = lexerOptions(session);
+  const traits = sessionTraitsOf(text, options);
   const { sql, edits } = rewriteText(session, text);
   const { text: sent, signals } = traits.mentionsPids ? translated(session, sql) : { text: sql, signals: [] };
   const changed = sent !== text;
@@ -162,9 +165,16 @@ export function preparedOf(session: WireSession, text: string, definition: Buffe
     traits,
     edits,
     signals,
-    deallocates: traits.deallocates ? deallocatedNames(text) : NO_NAMES,
+    hasEscapes: options !== undefined && text.includes('\\'),
+    deallocates: traits.deallocates ? deallocatedNames(text, options) : NO_NAMES,
     watched,
   };
 }
 
 const NO_NAMES: readonly string[] = [];
+const WITH_ESCAPES: LexerOptions = { standardConformingStrings: false };
+
+/** How the server reads the session's next text; undefined: as it does by default. */
+export function lexerOptions(session: WireSession): LexerOptions | undefined {
+  return session.standardConformingStrings ? undefined : WITH_ESCAPES;
+}

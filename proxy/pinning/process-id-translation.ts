@@ -2,6 +2,7 @@ import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
 import { replaceOutsideLiterals } from '../../src/syntax/replace-outside-literals.ts';
+import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';
 
 /**
  * A session keeps one process id, which Postern has made, while its backends change. SQL that uses process ids in the ways
@@ -51,8 +52,9 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
  * Translates process ids between those of Postern and those of the server. Postern sends a signal to a session itself, and
  * puts the function's result in the place of the call. A session's signal to itself is left to the server. Definitions,
  * strings, function bodies and comments are not translated, because they may outlive the session.
+ * @param options how the server reads the text
  */
-export function translateProcessIds(text: string, ids: ProcessIds): Translated {
+export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions): Translated {
   const signals: ParameterSignal[] = [];
   const sent: Promise<void>[] = [];
   if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals, sent };
@@ -62,7 +64,7 @@ export function translateProcessIds(text: string, ids: ProcessIds): Translated {
       .split(SIGNAL_OF_OWN)
       .map((part) => translatePart(part, ids, signals, sent, besideOthers))
       .join('');
-  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token)), signals, sent };
+  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options), signals, sent };
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);

@@ -28,6 +28,8 @@ export interface UnnamedStatement {
   readonly definition: Buffer;
   /** The server statement that replaces it, because clients send its text repeatedly. */
   readonly server?: ServerStatement;
+  /** As in {@link ServerStatement}. */
+  readonly hasEscapes?: boolean;
   /** Its definition is not kept, because it is too large or because the memory limit has been reached. */
   readonly isOversized?: boolean;
   /** Postern has rewritten the text that the client sent. */

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { BackendType } from '../../src/protocol/backend.ts';
+import { BackendType, decodeTextRow } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
 import type { UnnamedStatement } from './client-statements.ts';
@@ -51,6 +51,20 @@ export class DescribeReply {
 
   dropped(): void {
     this.#isOver = true;
+  }
+}
+
+/** As {@link DescribeReply}, for the question how the server reads strings. It stands beside the last message of the question. */
+export class StringsReply extends DescribeReply {
+  areStandard = true;
+
+  constructor(told: (areStandard: boolean) => void) {
+    super(() => told(this.areStandard), true);
+  }
+
+  /** @param body of a DataRow */
+  row(body: Buffer): void {
+    this.areStandard = decodeTextRow(body, 0)[0] !== 'off';
   }
 }
 

@@ -76,7 +76,12 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   inspectTraits(session, prepared.traits);
   if (name !== '') {
-    const server = serverStatementOf(session, prepared.definition, canBePreparedAgain(text) && !prepared.traits.namesPrepared);
+    const server = serverStatementOf(
+      session,
+      prepared.definition,
+      canBePreparedAgain(text) && !prepared.traits.namesPrepared,
+      prepared.hasEscapes,
+    );
     return parseNamed(session, scanner, backend, name, prepared, server);
   }
   const repeated = mayRepeat && isPreparable(text, prepared.traits) ? repeatedOf(session, prepared) : undefined;
@@ -103,8 +108,9 @@ function mayBeRepeated({ status, names, pins }: WireSession): boolean {
 }
 
 /** Finds the statement that the same bytes referred to recently. */
-function recall({ pins, services }: WireSession, scanner: FrameScanner): RepeatedStatement | undefined {
+function recall({ pins, services, sharesTexts }: WireSession, scanner: FrameScanner): RepeatedStatement | undefined {
   const { registry, parseCache } = services;
+  if (!sharesTexts) return undefined;
   return parseCache.find(scanner, pins.context, registry.generation);
 }
 

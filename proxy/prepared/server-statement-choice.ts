@@ -12,7 +12,7 @@ export const MAX_LOOKED_UP_BYTES = 16_384;
 /** The server statement of a text that clients send repeatedly without a name. */
 export function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement): RepeatedStatement | undefined {
   const { context } = pins;
-  if (context === undefined || prepared.definition.length > MAX_LOOKED_UP_BYTES) return undefined;
+  if (context === undefined || prepared.hasEscapes === true || prepared.definition.length > MAX_LOOKED_UP_BYTES) return undefined;
   const server = services.registry.repeated(prepared.definition, context);
   return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
 }
@@ -20,14 +20,17 @@ export function repeatedOf({ pins, services }: WireSession, prepared: UnnamedSta
 /**
  * All clients that prepare the same text with the same settings share a server statement. A new one is made if the text may
  * mean something else in another session, or if it is not known yet whether the server has the shared one.
+ * @param hasEscapes as in {@link ServerStatement}; the role's default may be the reason, which is in no context
  */
 export function serverStatementOf(
   { pins, services, names }: WireSession,
   definition: Buffer,
   canBePreparedAgain: boolean,
+  hasEscapes = false,
 ): ServerStatement {
   const { namesAreOwn, context } = pins;
-  if (namesAreOwn || context === undefined || !canBePreparedAgain) return newServerStatement(Buffer.from(definition));
+  if (namesAreOwn || context === undefined || !canBePreparedAgain || hasEscapes)
+    return newServerStatement(Buffer.from(definition), undefined, hasEscapes);
   const shared = services.registry.intern(definition, context);
   return names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
 }
@@ -52,7 +55,7 @@ export function serverStatementFor(
   // A stand-in without a context belongs to this client alone. It was made within a transaction, and is used up to its end.
   const isStandIn = server !== first && (server.context === undefined ? status !== 'I' : server.context === pins.context);
   if (isStandIn) return server;
-  return standIn(session, name, statement, serverStatementOf(session, first.definition, true));
+  return standIn(session, name, statement, serverStatementOf(session, first.definition, true, first.hasEscapes));
 }
 
 function standIn({ statements }: WireSession, name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
@@ -64,7 +67,7 @@ function standIn({ statements }: WireSession, name: string, statement: NamedStat
 /** Makes a name refer to what its text means now. The client must not have been told the statement's columns. */
 export function renewStatement(session: WireSession, name: string, statement: NamedStatement): ServerStatement {
   const { first = statement.server, server: _, ...rest } = statement;
-  const server = serverStatementOf(session, first.definition, first.context !== undefined);
+  const server = serverStatementOf(session, first.definition, first.context !== undefined, first.hasEscapes);
   session.statements.set(name, { ...rest, server });
   return server;
 }

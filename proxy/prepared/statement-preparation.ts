@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
+import { FrontendType } from '../../src/protocol/frontend.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -9,15 +10,22 @@ import {
   EMPTY_DEFINITION,
   FLUSH,
   parseMessage,
+  SHOW_STANDARD_CONFORMING_STRINGS,
 } from '../../src/protocol/frontend-encoder.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
+import { withExplicitEscapes } from '../../src/syntax/tokens/quoted-content.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { shapeTold, type UnnamedStatement } from './client-statements.ts';
-import { DescribeReply } from './describe-reply-reader.ts';
+import { DescribeReply, StringsReply } from './describe-reply-reader.ts';
 import type { Effect } from './pending-changes.ts';
 
 const NO_NAME = Buffer.alloc(0);
+const BACKSLASH = 0x5c;
+/** Lies before all batches. */
+const NEVER = -1;
 /** No statement has this name. A Bind of it fails, and the server ignores what follows up to the Sync. */
 const MISSING_NAME = Buffer.from(`changed ${randomUUID()}`);
 
@@ -59,6 +67,22 @@ export function ensureUnnamed(session: WireSession, backend: BackendConnection):
   return 'ready';
 }
 
+/**
+ * The definition of a statement that was parsed before. The server reads it now as it did then: where the setting for that may be
+ * another one, its strings say themselves whether a backslash escapes.
+ */
+export function readAlike(
+  session: WireSession,
+  { definition, hasEscapes = false }: Pick<UnnamedStatement, 'definition' | 'hasEscapes'>,
+): Buffer {
+  if (!definition.includes(BACKSLASH)) return definition;
+  const isKnown = session.pins.context !== undefined || !session.mayChangeStrings;
+  if (isKnown && session.standardConformingStrings !== hasEscapes) return definition;
+  const textEnd = definition.indexOf(0);
+  const text = withExplicitEscapes(definition.toString('latin1', 0, textEnd), { standardConformingStrings: !hasEscapes });
+  return Buffer.concat([Buffer.from(text, 'latin1'), definition.subarray(textEnd)]);
+}
+
 /** Prepares an empty statement with these parameters, without a name. The backend's unnamed statement then belongs to no client. */
 export function prepareUnnamedPlaceholder(session: WireSession, backend: BackendConnection, shape: StatementShape): void {
   session.names.changes('');
@@ -75,7 +99,7 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
   const told = shapeTold(unnamed);
   state.unnamed = unnamed;
   session.replies.push(Request.parse, Disposition.skip, { undo });
-  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(unnamed.definition, told)));
+  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(readAlike(session, unnamed), told)));
   if (told === undefined || !canAsk(session)) return 'ready';
   return ask(session, NO_NAME, (shape) => {
     if (isSameShape(shape, told)) return;
@@ -124,7 +148,7 @@ export function prepareStatement(
   session.names.prepares(statement);
   const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
   session.replies.push(Request.parse, Disposition.skip, effect);
-  session.toBackend.insert(parseMessage(statement.name, definitionToReprepare(statement.definition, statement.shape)));
+  session.toBackend.insert(parseMessage(statement.name, definitionToReprepare(readAlike(session, statement), statement.shape)));
   closeEvicted(session, evicted, backend);
   describeStatement(session, statement, backend, asks);
 }
@@ -135,6 +159,37 @@ export function describeStatement(session: WireSession, statement: ServerStateme
   const told = (shape: StatementShape) => described(session, statement, shape, backend, asks);
   if (asks) ask(session, statement.name, told);
   else describe(session, statement.name, told, false);
+}
+
+/**
+ * Whether the scanner's message has to wait until it is known how the server reads the strings in its text. The server uses the
+ * setting of the moment at which the message is its turn, and an earlier request may change that.
+ */
+export function awaitsStrings(session: WireSession, { type, buffer, start, end }: FrameScanner): boolean {
+  if (!session.mayChangeStrings || session.largeText !== undefined) return false;
+  if (type !== FrontendType.Query && type !== FrontendType.Parse) return false;
+  const textStart = type === FrontendType.Query ? start + HEADER_BYTES : stringEnd(buffer, start + HEADER_BYTES, end) + 1;
+  const text = buffer.subarray(textStart, end);
+  if (!text.includes(BACKSLASH)) return false;
+  const { replies, services, pins, names } = session;
+  if (pins.context !== undefined && services.rewriter?.dependsOnStrings(text) !== true) return false;
+  if (replies.oldestBatch !== replies.batch) return names.waitForAll();
+  if (!canAsk(session)) return false;
+  askForStrings(session);
+  return true;
+}
+
+function askForStrings(session: WireSession): void {
+  const { replies, toBackend } = session;
+  const { batch } = replies;
+  const reply = new StringsReply((areStandard) => {
+    session.learnedStrings = { batch, areStandard };
+    session.executedBatch = NEVER;
+  });
+  session.question = { reply, named: undefined, changed: undefined };
+  for (const kind of [Request.parse, Request.bind, Request.execute, Request.close]) replies.push(kind, Disposition.skip);
+  replies.push(Request.close, Disposition.skip, reply);
+  toBackend.insert(SHOW_STANDARD_CONFORMING_STRINGS);
 }
 
 /** After an error the backend ignores messages up to the Sync, and during COPY FROM STDIN it accepts only copy data. */
@@ -180,7 +235,7 @@ function shapeDiffers(
     return;
   }
   // Two sessions were both the first to prepare it, on different backends, and its tables changed in between.
-  const own = newServerStatement(statement.definition);
+  const own = newServerStatement(statement.definition, undefined, statement.hasEscapes);
   own.isSent = true;
   own.shape = shape;
   session.statements.replace(statement, own);

@@ -5,7 +5,7 @@ import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { type ClientStatements, type NamedStatement, shapeTold, type UnnamedStatement } from './client-statements.ts';
-import { closeStaleNames, prepareUnnamedPlaceholder } from './statement-preparation.ts';
+import { closeStaleNames, prepareUnnamedPlaceholder, readAlike } from './statement-preparation.ts';
 
 /*
  * The server knows a client's statements by other names. These functions prepare statements under the client's own names, for SQL
@@ -49,7 +49,7 @@ export function prepareUnderClientNames(session: WireSession, backend: BackendCo
   for (const [name, { server }] of statementsForSql(statements)) {
     names.add(name);
     if (there?.has(name)) continue;
-    prepareUnderClientName(session, name, server.definition, backend);
+    prepareUnderClientName(session, name, readAlike(session, server), backend);
     if (isApart) skipSync(session);
   }
   session.clientNames = { names, batch: replies.batch };

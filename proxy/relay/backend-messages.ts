@@ -18,7 +18,7 @@ import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import type { RequestEnd } from '../inspection/request-end.ts';
 import { applyEffects, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
-import { DescribeReply } from '../prepared/describe-reply-reader.ts';
+import { DescribeReply, StringsReply } from '../prepared/describe-reply-reader.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { ShapeChanged } from '../prepared/statement-preparation.ts';
 import { Reason } from './input-gate.ts';
@@ -267,6 +267,12 @@ function insertParameter({ toClient }: WireSession, parameter: string, value: st
 function receiveRow(session: WireSession, scanner: FrameScanner): void {
   const { replies, pins } = session;
   const { buffer, start, end, last } = scanner;
+  const asked = replies.skipping ? session.question?.reply : undefined;
+  if (asked instanceof StringsReply && !asked.isOver) {
+    asked.row(buffer.subarray(start + HEADER_BYTES, end));
+    passOn(session, scanner, false);
+    return;
+  }
   const subject = replies.skipping ? replies.batchSubject : replies.subject;
   if (isOwn(subject)) {
     if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));

@@ -16,6 +16,7 @@ import {
   inspectQuery,
   inspectRest,
   inspectTraits,
+  lexerOptions,
   rewrittenText,
 } from '../inspection/query-inspection.ts';
 import { endRequest } from '../inspection/request-end.ts';
@@ -26,7 +27,14 @@ import { shapeOf, shapeOfPortal } from '../prepared/describe-reply-reader.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, shownOf } from '../prepared/special-portals.ts';
-import { awaitsShape, closeIfStale, closeStaleNames, ensureUnnamed, refuseChanged } from '../prepared/statement-preparation.ts';
+import {
+  awaitsShape,
+  awaitsStrings,
+  closeIfStale,
+  closeStaleNames,
+  ensureUnnamed,
+  refuseChanged,
+} from '../prepared/statement-preparation.ts';
 import { resolveStatement } from '../prepared/statement-resolution.ts';
 import { describesPlaceholder, describesUnnamedPlaceholder, preparePlaceholders } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from './wire-session.ts';
@@ -39,8 +47,9 @@ import type { WireSession } from './wire-session.ts';
 /** Whether the scanner's message has to wait until earlier requests have been answered. */
 export function mustWaitForReplies(session: WireSession, scanner: FrameScanner): boolean {
   const { replies, names } = session;
-  if (!scanner.first || replies.oldestBatch === replies.batch) return false;
-  return followsReset(session, scanner) || names.mustWait(scanner);
+  if (!scanner.first) return false;
+  if (replies.oldestBatch === replies.batch) return session.executedBatch === replies.batch && awaitsStrings(session, scanner);
+  return awaitsStrings(session, scanner) || followsReset(session, scanner) || names.mustWait(scanner);
 }
 
 /** RESET and DISCARD go back to the server's defaults. The client's startup settings are restored before its next request. */
@@ -132,7 +141,7 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
-  const deallocations = traits.deallocates ? deallocatedNames(text) : [];
+  const deallocations = traits.deallocates ? deallocatedNames(text, lexerOptions(session)) : [];
   if (traits.deallocatesAll) names.changesAll();
   if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) names.changes('');
   if (deallocations.length > 0) for (const name of preparePlaceholders(session, deallocations, backend)) names.changes(name);
@@ -261,8 +270,9 @@ function deallocationOf(session: WireSession, deallocates: readonly string[] | u
 }
 
 function forwardExecute(session: WireSession, scanner: FrameScanner): void {
-  const { names } = session;
+  const { names, replies } = session;
   countStatement(session);
+  session.executedBatch = replies.batch;
   closeDanglingPortal(session);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();

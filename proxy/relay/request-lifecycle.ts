@@ -8,6 +8,7 @@ import { joined } from '../../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { isCheckinDone } from '../checkout/before-checkin.ts';
 import { isLargeText, rewriteLarge } from '../inspection/large-text-rewriting.ts';
+import { awaitsStrings } from '../prepared/statement-preparation.ts';
 import { receiveReplies, settingsRestored } from './backend-messages.ts';
 import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
 import { Reason } from './input-gate.ts';
@@ -78,6 +79,10 @@ export function handleInput(session: WireSession, chunk: Buffer, mayShare = true
 function handleMessage(session: WireSession, scanner: FrameScanner, chunk: Buffer | undefined): boolean {
   const { gate, services, link } = session;
   if (services.rewriter !== undefined && isLargeText(session, scanner)) {
+    if (link.lease !== undefined && awaitsStrings(session, scanner)) {
+      gate.hold(scanner.takeMessage());
+      return false;
+    }
     rewriteLarge(session, scanner);
     return false;
   }

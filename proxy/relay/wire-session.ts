@@ -44,6 +44,7 @@ const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BY
 const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
 
 const NEVER = -1;
+const STRINGS = 'standard_conforming_strings';
 
 interface SentText {
   text: string | Buffer | undefined;
@@ -133,6 +134,12 @@ export class WireSession {
   /** ParameterStatus values as the client knows them from its login. */
   readonly startParameters: ReadonlyMap<string, string>;
 
+  /**
+   * Whether texts of others that have the same settings are read alike. Where the role's default has `standard_conforming_strings`
+   * off, they are not: sessions from before have that default in no setting either.
+   */
+  readonly sharesTexts: boolean;
+
   /** As of the last ReadyForQuery. */
   status: TransactionStatus = 'I';
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
@@ -149,6 +156,10 @@ export class WireSession {
   /* The input that is being forwarded. */
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
   unsyncedBatch = NEVER;
+  /** The batch in which an Execute has been sent, unless it is known how the server reads strings behind it. */
+  executedBatch = NEVER;
+  /** How the server reads strings in the rest of a batch, which it has been asked in its middle. */
+  learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
   /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
   /**
@@ -193,6 +204,7 @@ export class WireSession {
     this.statements = new ClientStatements(services.statementMemory, this);
     this.names = new PendingNames(this.statements, this.replies);
     this.startParameters = parameters;
+    this.sharesTexts = parameters.get(STRINGS) !== 'off';
     this.link = new BackendLink(this);
     this.toBackend = this.link.out;
     this.inFlight = new RequestInFlight(this);
@@ -212,6 +224,22 @@ export class WireSession {
   /** Extended-protocol messages have been sent without a Sync. A Query that has been answered ends them, too. */
   get hasUnsynced(): boolean {
     return this.unsyncedBatch >= this.replies.oldestBatch;
+  }
+
+  /**
+   * The value of `standard_conforming_strings` with which the server reads the client's next text, if nothing that has been sent
+   * changes it. The server reports a new value before the ReadyForQuery of the request that has set it.
+   */
+  get standardConformingStrings(): boolean {
+    const { learnedStrings: learned, reported, startParameters } = this;
+    if (learned?.batch === this.replies.batch) return learned.areStandard;
+    return (reported ?? startParameters).get(STRINGS) !== 'off';
+  }
+
+  /** Unanswered requests may change how the server reads the client's next text. */
+  get mayChangeStrings(): boolean {
+    const { batch, oldestBatch } = this.replies;
+    return oldestBatch !== batch || this.executedBatch === batch;
   }
 
   /** All of the client's requests have been answered, and the next message begins a new pipeline. */

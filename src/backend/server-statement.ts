@@ -10,6 +10,8 @@ export interface ServerStatement {
   readonly name: Buffer;
   /** The settings that the meaning of its text depends on; undefined where the statement belongs to one client alone. */
   readonly context: string | undefined;
+  /** A backslash in its text's plain strings is an escape: `standard_conforming_strings` was off when the client sent it. */
+  readonly hasEscapes: boolean;
   /** Some backend has parsed it without an error. */
   proven: boolean;
   /** It has been sent to some backend. */
@@ -35,9 +37,9 @@ export function mentionsServerStatement(text: string): boolean {
 let named = 0;
 
 /** A statement with a new, unique name. @param context undefined: it belongs to one client alone */
-export function newServerStatement(definition: Buffer, context?: string): ServerStatement {
+export function newServerStatement(definition: Buffer, context?: string, hasEscapes = false): ServerStatement {
   named += 1;
-  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false, isSent: false, shape: undefined };
+  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, hasEscapes, proven: false, isSent: false, shape: undefined };
 }
 
 /**

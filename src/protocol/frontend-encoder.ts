@@ -57,6 +57,18 @@ export const DISCARD_SEQUENCES: Buffer = Buffer.concat([
   message(FrontendType.Close, STATEMENT, OWN_NAME),
 ]);
 
+const SHOW_NAME = Buffer.from('postern_show\0');
+
+/** As {@link DISCARD_SEQUENCES}, with Flush: asks for the value of a setting in the middle of a client's pipeline. */
+export const SHOW_STANDARD_CONFORMING_STRINGS: Buffer = Buffer.concat([
+  message(FrontendType.Parse, SHOW_NAME, Buffer.from('SHOW standard_conforming_strings\0'), Buffer.alloc(2)),
+  message(FrontendType.Bind, SHOW_NAME, SHOW_NAME, Buffer.alloc(6)),
+  message(FrontendType.Execute, SHOW_NAME, Buffer.alloc(4)),
+  message(FrontendType.Close, PORTAL, SHOW_NAME),
+  message(FrontendType.Close, STATEMENT, SHOW_NAME),
+  FLUSH,
+]);
+
 const NO_NAME = Buffer.alloc(0);
 /** Execute of the unnamed portal, without a row limit, and Sync. */
 const EXECUTE_AND_SYNC = Buffer.concat([message(FrontendType.Execute, Buffer.alloc(5)), SYNC]);

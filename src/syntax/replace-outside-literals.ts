@@ -1,4 +1,4 @@
-import { isQuoted, Lexer, Token, type TokenKind } from './tokens/scanner.ts';
+import { isQuoted, Lexer, type LexerOptions, Token, type TokenKind } from './tokens/scanner.ts';
 
 /** The rest of a longer text stays as it is, because reading it would block the event loop. */
 const TOKENS_MAX = 20_000;
@@ -13,6 +13,7 @@ export function replaceOutsideLiterals(
   text: string,
   change: (code: string) => string,
   isCode: (token: string, kind: TokenKind) => boolean,
+  options?: LexerOptions,
 ): string {
   // The server refuses a text with NUL, and a NUL could not be told from a placeholder.
   if (text.includes('\0')) return text;
@@ -34,7 +35,7 @@ export function replaceOutsideLiterals(
   const keepComments = (start: number) => {
     if (start > at && /\S/.test(text.slice(at, start))) switchTo(at, false);
   };
-  const lexer = new Lexer(text);
+  const lexer = new Lexer(text, options);
   let read = 0;
   while (lexer.next() !== Token.End) {
     const { kind, start, end } = lexer;

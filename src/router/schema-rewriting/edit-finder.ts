@@ -76,6 +76,9 @@ export class EditFinder extends SqlReader {
       case 'search_path':
         this.searchPath(scope);
         break;
+      case 'standard_conforming_strings':
+        this.strings(scope);
+        break;
       case 'listen':
       case 'unlisten':
       case 'notify':
@@ -104,6 +107,9 @@ export class EditFinder extends SqlReader {
         break;
       case 'search_path':
         this.searchPath(scope);
+        break;
+      case 'standard_conforming_strings':
+        this.strings(scope);
         break;
     }
   }

@@ -51,9 +51,9 @@ export class Qualifiers {
 
   /** Ends a statement, and removes those edits that turned out to be of a relation's name. */
   endStatement(scope: Scope): void {
-    const { candidates, lexer, hasBarePublic, statementStart } = scope;
+    const { candidates, lexer, hasBarePublic, statementStart, options } = scope;
     if (!hasBarePublic || candidates.length === 0 || lexer.start - statementStart > RESOLVED_MAX_CHARACTERS) return;
-    const relations = relationQualifiers(lexer.text, statementStart, lexer.start);
+    const relations = relationQualifiers(lexer.text, statementStart, lexer.start, options);
     if (relations.size > 0) this.#edits.remove(new Set(candidates.filter(({ end }) => relations.has(end)).map(({ edit }) => edit)));
   }
 }

@@ -1,6 +1,6 @@
 import { Code } from '../../syntax/tokens/characters.ts';
 import { identifierText } from '../../syntax/tokens/quoted-content.ts';
-import { isIdentifier, Lexer, Token } from '../../syntax/tokens/scanner.ts';
+import { isIdentifier, Lexer, type LexerOptions, Token } from '../../syntax/tokens/scanner.ts';
 import { skipWhitespace } from '../../syntax/tokens/whitespace-and-comments.ts';
 
 /** What the names in a clause are: relations (`FROM`), queries that WITH defines, arguments of a function, or anything else. */
@@ -25,10 +25,11 @@ const WITHOUT_RELATIONS = new Set(['grant', 'revoke', 'alter', 'drop', 'comment'
 /**
  * Finds the qualifiers `public` in one statement that name a relation and not the schema. Those are the qualifiers of columns
  * (`public.id`), if the statement has a relation called `public`: an alias, a WITH query, or a table.
+ * @param options how the text is read
  * @returns the offsets after these qualifiers
  */
-export function relationQualifiers(text: string, from: number, to: number): ReadonlySet<number> {
-  const lexer = new Lexer(text, { offset: from });
+export function relationQualifiers(text: string, from: number, to: number, options: LexerOptions): ReadonlySet<number> {
+  const lexer = new Lexer(text, { ...options, offset: from });
   const clauses: Clause[] = ['other'];
   const columns = new Set<number>();
   let declared = false;

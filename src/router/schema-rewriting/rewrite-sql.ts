@@ -70,6 +70,13 @@ export async function rewriteLargeSql(sql: Buffer, target: SchemaTarget, options
   return edits.length === 0 ? untouched(sql) : { sql: await editInSlices(sql, edits), edits, longChannels };
 }
 
+/** Whether the edits of a text depend on `standard_conforming_strings`. */
+export function readsDifferently(sql: string | Buffer, target: SchemaTarget): boolean {
+  if (lastMention(sql) < 0) return false;
+  const text = typeof sql === 'string' ? sql : sql.toString('latin1');
+  return rewriteSql(text, target).sql !== rewriteSql(text, target, { standardConformingStrings: false }).sql;
+}
+
 async function searchInSlices(sql: Buffer): Promise<number> {
   for (let to = sql.length; to >= MENTION_LENGTH; ) {
     const from = Math.max(0, to - SLICE_SEARCHED_BYTES);

@@ -5,7 +5,7 @@ import { ExplainedTasks } from '../placement/shared-database/citus/explained-tas
 import { withoutWorker } from '../placement/shared-database/citus/worker-errors.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';
-import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
+import { LARGE_SQL_BYTES, type RewriteOptions, type Rewriting, readsDifferently, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './search-path-values.ts';
 import { clientQuery, clientText } from './server-text.ts';
@@ -29,15 +29,26 @@ export class SchemaRewriter {
     this.#target = target;
   }
 
-  rewrite(sql: Buffer): Rewriting<Buffer>;
-  rewrite(sql: string): Rewriting<string>;
-  rewrite(sql: string | Buffer): Rewriting<string | Buffer> {
-    return typeof sql === 'string' ? this.#remember(rewriteSql(sql, this.#target)) : this.#remember(rewriteSql(sql, this.#target));
+  rewrite(sql: Buffer, options?: RewriteOptions): Rewriting<Buffer>;
+  rewrite(sql: string, options?: RewriteOptions): Rewriting<string>;
+  rewrite(sql: string | Buffer, options?: RewriteOptions): Rewriting<string | Buffer> {
+    return typeof sql === 'string'
+      ? this.#remember(rewriteSql(sql, this.#target, options))
+      : this.#remember(rewriteSql(sql, this.#target, options));
+  }
+
+  /**
+   * Whether the text has to be rewritten differently where `standard_conforming_strings` is off. Of a long text only its backslashes
+   * are looked for, because that takes next to no time.
+   */
+  dependsOnStrings(sql: string | Buffer): boolean {
+    if (!sql.includes('\\')) return false;
+    return sql.length >= LARGE_SQL_BYTES || readsDifferently(sql, this.#target);
   }
 
   /** For texts of LARGE_SQL_BYTES or more: works in time slices. */
-  async rewriteLarge(sql: Buffer): Promise<Rewriting<Buffer>> {
-    return this.#remember(await rewriteLargeSql(sql, this.#target));
+  async rewriteLarge(sql: Buffer, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
+    return this.#remember(await rewriteLargeSql(sql, this.#target, options));
   }
 
   /** @param edits the edits of the statement that failed */

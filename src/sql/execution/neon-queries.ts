@@ -111,6 +111,10 @@ async function run(session: SqlSession, statements: readonly TextStatement[]): P
     return { result, completion: await session.run(sql, values, result), startedAt };
   };
   for (const statement of statements) {
+    if (session.awaitsStrings(statement.sql)) {
+      await Promise.allSettled(running.slice(-1));
+      await session.rewriteAhead(statement.sql);
+    }
     const ran = start(statement);
     ran.catch(() => {});
     running.push(ran);

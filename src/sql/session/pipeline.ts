@@ -45,6 +45,8 @@ export class Pipeline implements BackendReceiver, ReplyHandler {
   /** A large row is being written: what has come behind it waits. */
   #isWritingRow = false;
   #hasChangedSettings = false;
+  /** As Postgres has reported it since the login. */
+  #strings: string | undefined;
   #hasChangedSchema = false;
   #dead: Error | undefined;
   #abortReason: ServiceError | undefined;
@@ -92,6 +94,11 @@ export class Pipeline implements BackendReceiver, ReplyHandler {
   /** Postgres has reported a setting that is not what it was. */
   get hasChangedSettings(): boolean {
     return this.#hasChangedSettings;
+  }
+
+  /** The value of `standard_conforming_strings`, as of the last ReadyForQuery. */
+  get areStringsStandard(): boolean {
+    return (this.#strings ?? this.#backend.parameters.get('standard_conforming_strings')) !== 'off';
   }
 
   /** Tables, or what they are made of, may have changed. */
@@ -238,6 +245,7 @@ export class Pipeline implements BackendReceiver, ReplyHandler {
   parameterStatus({ parameter, value }: { readonly parameter: string; readonly value: string }): void {
     this.#hasChangedSettings = true;
     this.#owner.settingsChanged?.();
+    if (parameter === 'standard_conforming_strings') this.#strings = value;
     if (parameter !== 'client_encoding' || value === 'UTF8') return;
     this.#failHead(new ServiceError('unsupported_statement', `client_encoding cannot be ${value} here: JSON is UTF-8`));
   }

@@ -1,7 +1,7 @@
 import { withOnlyValue } from '../../protocol/backend.ts';
 import { HEADER_BYTES } from '../../protocol/message-framing.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
-import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
+import { LARGE_SQL_BYTES, type RewriteOptions } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
@@ -16,8 +16,16 @@ export interface Rewritten {
   readonly edits: Edits;
 }
 
+const WITH_ESCAPES: RewriteOptions = { standardConformingStrings: false };
+
+function optionsOf(areStringsStandard: boolean): RewriteOptions | undefined {
+  return areStringsStandard ? undefined : WITH_ESCAPES;
+}
+
 interface LargeText extends Rewritten {
   readonly original: string;
+  /** The setting with which it has been read. */
+  readonly areStringsStandard: boolean;
 }
 
 const DONE = Promise.resolve();
@@ -35,15 +43,21 @@ export class SessionRewriter {
     this.#rewriter = schemaRewriterOf(tenant);
   }
 
-  sql(text: string): Rewritten {
+  /** @param areStringsStandard the value of `standard_conforming_strings` with which the server will read the text */
+  sql(text: string, areStringsStandard: boolean): Rewritten {
     if (this.#rewriter === undefined) return { sql: text, edits: NO_EDITS };
-    return this.#findLarge(text) ?? this.#rewriter.rewrite(text);
+    return this.#findLarge(text, areStringsStandard) ?? this.#rewriter.rewrite(text, optionsOf(areStringsStandard));
+  }
+
+  /** Whether the rewritten text depends on `standard_conforming_strings`. */
+  dependsOnStrings(text: string): boolean {
+    return this.#rewriter?.dependsOnStrings(text) === true;
   }
 
   /** Searches an array, because in a Map V8 would hash long strings by their length. Mostly the first entry is the same string. */
-  #findLarge(text: string): Rewritten | undefined {
+  #findLarge(text: string, areStringsStandard: boolean): Rewritten | undefined {
     if (text.length < LARGE_SQL_BYTES) return undefined;
-    const at = this.#large.findIndex(({ original }) => original === text);
+    const at = this.#large.findIndex((large) => large.original === text && large.areStringsStandard === areStringsStandard);
     if (at < 0) return undefined;
     const found = this.#large[at];
     // The entry comes first from now on, because its text is likely to be used again next.
@@ -52,18 +66,18 @@ export class SessionRewriter {
   }
 
   /** @returns a promise to await before long texts among these are used; undefined when there are none */
-  rewriteAhead(texts: readonly string[]): Promise<void> | undefined {
+  rewriteAhead(texts: readonly string[], areStringsStandard: boolean): Promise<void> | undefined {
     const rewriter = this.#rewriter;
     if (rewriter === undefined) return undefined;
-    const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES);
+    const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES && this.#findLarge(text, areStringsStandard) === undefined);
     if (large.length === 0) return undefined;
     return (async () => {
       const rewritten: LargeText[] = [];
       const slices = new TimeSlices();
       for (const original of large) {
-        const { sql, edits } = await rewriter.rewriteLarge(Buffer.from(original));
+        const { sql, edits } = await rewriter.rewriteLarge(Buffer.from(original), optionsOf(areStringsStandard));
         await slices.pause();
-        rewritten.push({ original, sql: edits.length === 0 ? original : sql.toString(), edits });
+        rewritten.push({ original, areStringsStandard, sql: edits.length === 0 ? original : sql.toString(), edits });
         await slices.pause();
       }
       this.#large = [...rewritten, ...this.#large];

@@ -123,7 +123,17 @@ export class SqlSession implements Revocable, PipelineOwner {
 
   /** The client's SQL as the server gets it. */
   rewrite(text: string): Rewritten {
-    return this.#rewritten.sql(text);
+    return this.#rewritten.sql(text, this.#pipeline.areStringsStandard);
+  }
+
+  /** The value of `standard_conforming_strings`, as of the last ReadyForQuery. */
+  get areStringsStandard(): boolean {
+    return this.#pipeline.areStringsStandard;
+  }
+
+  /** Whether the statements that are still to be answered must be awaited: they may change how Postgres reads the strings of this text. */
+  awaitsStrings(text: string): boolean {
+    return this.#pipeline.isWaiting && this.#rewritten.dependsOnStrings(text);
   }
 
   /** @see SessionRewriter.replies */
@@ -133,7 +143,7 @@ export class SqlSession implements Revocable, PipelineOwner {
 
   /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */
   rewriteAhead(...texts: readonly string[]): Promise<void> | undefined {
-    return this.#rewritten.rewriteAhead(texts);
+    return this.#rewritten.rewriteAhead(texts, this.#pipeline.areStringsStandard);
   }
 
   /** Runs SQL of Postern's own that has no parameters. */

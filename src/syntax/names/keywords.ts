@@ -18,6 +18,7 @@ const KEYWORDS = [
   'declare',
   'begin',
   'rule',
+  'standard_conforming_strings',
 ] as const;
 
 export type Keyword = (typeof KEYWORDS)[number];
@@ -25,7 +26,7 @@ export type Keyword = (typeof KEYWORDS)[number];
 const BY_TEXT = new Map<string, Keyword>(KEYWORDS.map((word) => [word, word]));
 
 /** Bit n of an entry means that a keyword of n characters begins with that letter. Most identifiers then need no lookup in the map. */
-const LENGTHS = new Uint16Array(128);
+const LENGTHS = new Uint32Array(128);
 for (const word of KEYWORDS) {
   const letter = word.charCodeAt(0);
   LENGTHS[letter] = LENGTHS[letter & ~0x20] = (LENGTHS[letter] ?? 0) | (1 << word.length);
@@ -34,7 +35,7 @@ for (const word of KEYWORDS) {
 /** The keyword from `start` to `end`, in upper or lower case; undefined for other identifiers. */
 export function keywordAt(text: string, start: number, end: number): Keyword | undefined {
   const length = end - start;
-  if (length > 15 || (((LENGTHS[text.charCodeAt(start) & 0x7f] ?? 0) >> length) & 1) === 0) return undefined;
+  if (length > 27 || (((LENGTHS[text.charCodeAt(start) & 0x7f] ?? 0) >> length) & 1) === 0) return undefined;
   return BY_TEXT.get(text.slice(start, end).toLowerCase());
 }
 

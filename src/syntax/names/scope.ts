@@ -61,7 +61,12 @@ export class Scope {
   /** The statement contains a `public` that qualifies nothing, so it may be the name of a relation. */
   hasBarePublic = false;
   candidates: Candidate[] = [];
-  readonly #options: LexerOptions;
+  /** How this scope is read. */
+  readonly options: LexerOptions;
+  /** The value of `standard_conforming_strings` that the statement's SET clause gives to the function that it creates. */
+  #functionStrings: boolean | undefined;
+  /** The value that an earlier statement has set: the whole text is read before it runs, but not the SQL in literals. */
+  #laterStrings: boolean | undefined;
   #language: string | undefined;
   /** UPDATE was read, but not yet its SET. */
   #updating = false;
@@ -72,7 +77,7 @@ export class Scope {
     this.outer = outer;
     this.content = content;
     this.depth = outer === undefined ? 0 : outer.depth + 1;
-    this.#options = options;
+    this.options = options;
   }
 
   /** Whether the rest, from the current token on, need not be read. */
@@ -105,7 +110,34 @@ export class Scope {
     this.hasBarePublic = false;
     if (this.candidates.length > 0) this.candidates = [];
     this.#language = undefined;
+    this.#functionStrings = undefined;
     this.#updating = false;
+  }
+
+  /** The statement sets `standard_conforming_strings`, for the function that it creates or for what runs after it. */
+  setsStrings(value: boolean): void {
+    const first = new Lexer(this.lexer.text, { ...this.options, offset: this.statementStart });
+    first.next();
+    if (this.isOneOf(first, ['create', 'alter'])) this.#functionStrings = value;
+    else this.#laterStrings = value;
+  }
+
+  /** How the SQL in the current literal is read: when it runs, or when the function that it is the body of is made. */
+  optionsOf(content: Content): LexerOptions {
+    if (!content.text.includes('\\')) return this.options;
+    const value = this.#functionStrings ?? this.#stringsAhead() ?? this.#laterStrings;
+    return value === undefined ? this.options : { ...this.options, standardConformingStrings: value };
+  }
+
+  /** The value that a SET clause behind a function's body gives. */
+  #stringsAhead(): boolean | undefined {
+    const ahead = this.ahead();
+    for (let tokens = 0; tokens < CLAUSES_MAX && ahead.next() !== Token.End && !this.isPunctuation(ahead, Code.Semicolon); tokens++) {
+      if (!this.isWord(ahead, 'set')) continue;
+      ahead.next();
+      if (this.nameOf(ahead) === 'standard_conforming_strings') return stringsValueAt(ahead);
+    }
+    return undefined;
   }
 
   /** Leaves the rest of the text as it is. */
@@ -196,10 +228,30 @@ export class Scope {
 
   /** A new lexer that begins after the current token. */
   ahead(): Lexer {
-    const lexer = new Lexer(this.lexer.text, this.#options);
+    const lexer = new Lexer(this.lexer.text, this.options);
     lexer.moveTo(this.lexer.end);
     return lexer;
   }
+}
+
+/** How many tokens behind a function's body are searched for its SET clauses. */
+const CLAUSES_MAX = 64;
+
+/** The value that is set, of a lexer at the name `standard_conforming_strings`; undefined for DEFAULT and FROM CURRENT. */
+export function stringsValueAt(ahead: Lexer): boolean | undefined {
+  ahead.next();
+  if (ahead.text.charAt(ahead.start) !== '=' && ahead.text.slice(ahead.start, ahead.end).toLowerCase() !== 'to') return undefined;
+  const kind = ahead.next();
+  const value = isString(kind) || kind === Token.QuotedIdentifier ? contentOf(ahead)?.text : ahead.text.slice(ahead.start, ahead.end);
+  return booleanSetting(value ?? '');
+}
+
+/** A setting's value, as the server reads it. @see https://www.postgresql.org/docs/current/config-setting.html#CONFIG-SETTING-NAMES-VALUES */
+function booleanSetting(value: string): boolean | undefined {
+  const word = value.trim().toLowerCase();
+  if (word === '') return undefined;
+  if (word === 'on' || word === '1' || 'true'.startsWith(word) || 'yes'.startsWith(word)) return true;
+  return word === 'of' || word === 'off' || word === '0' || 'false'.startsWith(word) || 'no'.startsWith(word) ? false : undefined;
 }
 
 /** The name after LANGUAGE, which may also be a string. */

@@ -4,7 +4,7 @@ import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from
 import { listOfSchemas } from './catalog-comparisons.ts';
 import { argumentsOf, type Call, type LiteralMeaning, SET_CONFIG, SET_SEARCH_PATH } from './functions-taking-names.ts';
 import { meaningOfLiteral } from './literal-context.ts';
-import { Scope } from './scope.ts';
+import { Scope, stringsValueAt } from './scope.ts';
 import { settingEnd } from './statement-patterns.ts';
 
 /** Function bodies and other SQL in literals are nested. More deeply nested SQL is not read. */
@@ -20,12 +20,10 @@ const BEFORE_GROUPING = new Set(
 
 /** Reads a text token by token, with the SQL in its literals, and tells its subclass what the names and literals mean. */
 export abstract class SqlReader {
-  readonly #options: LexerOptions;
   #scope: Scope | undefined;
 
   /** @param until nothing from this offset on has to be read */
   protected constructor(text: string, until: number, options: LexerOptions) {
-    this.#options = options;
     this.#scope = new Scope(text, until, options);
   }
 
@@ -52,7 +50,7 @@ export abstract class SqlReader {
   /** Reads the SQL in a literal next, and after it what follows the literal. @param until negative: it need not be read */
   protected enter(scope: Scope, content: Content, until: number): void {
     if (until < 0 || scope.depth === DEPTH_MAX) return;
-    this.#scope = new Scope(content.text, until, this.#options, scope, content);
+    this.#scope = new Scope(content.text, until, scope.optionsOf(content), scope, content);
   }
 
   /** At `search_path`. */
@@ -61,6 +59,12 @@ export abstract class SqlReader {
     if (end < 0) return;
     scope.lexer.moveTo(end);
     scope.expect('path');
+  }
+
+  /** At `standard_conforming_strings`. */
+  protected strings(scope: Scope): void {
+    const value = settingEnd(scope) < 0 ? undefined : stringsValueAt(scope.ahead());
+    if (value !== undefined) scope.setsStrings(value);
   }
 
   #step(scope: Scope): void {

@@ -1,5 +1,5 @@
 import { lowerCase } from './characters.ts';
-import { type Lexer, Token, type TokenKind } from './scanner.ts';
+import { Lexer, type LexerOptions, Token, type TokenKind } from './scanner.ts';
 import { continuation, dollarTagEnd } from './token-ends.ts';
 
 /** The characters from `index` on are written from `offset` on, one for one. With `width`, the segment is a single escape of that length. */
@@ -86,6 +86,29 @@ function verbatim(text: string, open: number, end: number, quoted: boolean): Con
 function escapeCharacter({ text, kind, close, end }: Lexer): string | undefined {
   if (kind === Token.UnicodeIdentifier || kind === Token.UnicodeString) return end > close ? text[end - 2] : '\\';
   return kind === Token.EscapeString ? '\\' : undefined;
+}
+
+/**
+ * The text with strings that are read the same whatever `standard_conforming_strings` is: those with a backslash say themselves
+ * whether it escapes.
+ * @param options how the text is read
+ */
+export function withExplicitEscapes(text: string, options: LexerOptions): string {
+  const lexer = new Lexer(text, options);
+  let explicit = '';
+  let written = 0;
+  for (let [wordStart, wordEnd] = [-1, -1]; lexer.next() !== Token.End; [wordStart, wordEnd] = [lexer.start, lexer.end]) {
+    const { start, end, kind } = lexer;
+    if (text.charAt(start) !== "'") continue;
+    const string = text.slice(start, end);
+    if (!string.includes('\\')) continue;
+    // `N'…'` is a type and a string, and so is `nchar E'…'`.
+    const isNational = wordEnd === start && wordEnd - wordStart === 1 && /n/i.test(text.charAt(wordStart));
+    explicit += isNational ? `${text.slice(written, wordStart)}nchar` : text.slice(written, start);
+    explicit += ` E${kind === Token.EscapeString ? string : string.replaceAll('\\', '\\\\')}`;
+    written = end;
+  }
+  return explicit + text.slice(written);
 }
 
 interface Encoded {

@@ -1,14 +1,14 @@
 import { Code, lowerCase } from '../tokens/characters.ts';
-import { Lexer, Token } from '../tokens/scanner.ts';
+import { Lexer, type LexerOptions, Token } from '../tokens/scanner.ts';
 
 /** The rest of a longer text is not read, because that would block the event loop. */
 const TOKENS_MAX = 20_000;
 
 /** The names in the `DEALLOCATE name` statements of a text, in order, and folded as PostgreSQL folds them. */
-export function deallocatedNames(text: string): string[] {
+export function deallocatedNames(text: string, options?: LexerOptions): string[] {
   const names: string[] = [];
   const reader = new StatementReader();
-  const lexer = new Lexer(text);
+  const lexer = new Lexer(text, options);
   for (let read = 0; read < TOKENS_MAX && lexer.next() !== Token.End; read += 1) {
     const name = reader.read(lexer);
     if (name !== undefined) names.push(name);

@@ -1,5 +1,6 @@
 import { isExplain } from '../leading-keywords.ts';
 import { eachStatement } from '../split-statements.ts';
+import type { LexerOptions } from '../tokens/scanner.ts';
 import {
   atStatementStart,
   changesDefaults,
@@ -110,8 +111,11 @@ const ALL = /\ball\b/i;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
-/** @param original text in any encoding that contains ASCII, for example UTF-8 bytes decoded as Latin-1 */
-export function sessionTraitsOf(original: string): SessionTraits {
+/**
+ * @param original text in any encoding that contains ASCII, for example UTF-8 bytes decoded as Latin-1
+ * @param options how the server reads it. Only EXPLAIN is read by them: the patterns do not depend on where strings end
+ */
+export function sessionTraitsOf(original: string, options?: LexerOptions): SessionTraits {
   if (!ANY_TRAIT.test(original)) return NO_TRAITS;
   const text = ESCAPED_NAME.test(original) ? withNamesUnescaped(original) : original;
   const lasting = withoutLocalSettings(text);
@@ -135,7 +139,7 @@ export function sessionTraitsOf(original: string): SessionTraits {
     deallocatesAll: isFollowed(original, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: changesDefaults(text),
-    shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original) ? 'plan' : undefined,
+    shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original, options) ? 'plan' : undefined,
     isTruncated: false,
   };
 }
@@ -143,9 +147,9 @@ export function sessionTraitsOf(original: string): SessionTraits {
 /** A longer text is not read, because that would block the event loop. */
 const EXPLAIN_MAX_CHARACTERS = 65_536;
 
-function isOneExplain(text: string): boolean {
+function isOneExplain(text: string, options: LexerOptions | undefined): boolean {
   if (text.length > EXPLAIN_MAX_CHARACTERS) return false;
-  const statements = [...eachStatement(text)].filter((statement) => statement !== undefined);
+  const statements = [...eachStatement(text, options)].filter((statement) => statement !== undefined);
   return statements.length === 1 && isExplain(text);
 }
 

@@ -64,6 +64,11 @@ export async function runBatch(
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const slices = new TimeSlices();
   for (const [statementIndex, statement] of statements.entries()) {
+    if (session.awaitsStrings(statement.sql)) {
+      await Promise.allSettled(running.slice(-1));
+      await session.rewriteAhead(statement.sql);
+      if (failure !== undefined) break;
+    }
     const result = new BufferedResult(session, format, sizeLimit);
     const mustDescribe = needsTypes(statement) && !described.has(statement.sql);
     const run = runStatement(session, statement, result, described).then((completion) => {
