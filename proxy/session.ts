@@ -1,7 +1,7 @@
 import type { OrganizationUsage } from '../src/catalog/usage/counters.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
-import type { StatementRegistry } from '../src/multiplex/statement-registry.ts';
+import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
@@ -65,6 +65,7 @@ export async function openSession(
   const shared = organizations.enter(tenant);
   try {
     const rewriter = schemaRewriterOf(tenant);
+    shared.checkDefaults(registryOf(tenant.organization).defaultsVersion);
     const start = await startSession(startup, shared, rewriter, () => leaseFor(client, tenant, context.router));
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, rewriter, start, secretKey, shared, context });
@@ -261,7 +262,7 @@ class Session implements SessionServices, ReachableSession {
   }
 
   defaultsChanged(): void {
-    this.#shared.forgetLogins();
+    this.registry.defaultsChanged();
     this.#context.router.retireBackends(this.tenant);
   }
 }

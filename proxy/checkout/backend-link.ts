@@ -16,6 +16,8 @@ import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
 import { settingsChange } from './settings-sql.ts';
 
+const STRINGS = 'standard_conforming_strings';
+
 /** A request that Postern sends between the client's requests. */
 type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;
 
@@ -225,6 +227,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     services.multiplexer.add(this);
     backend.receiver = this.#session.events;
     if (backend.isPaused) backend.resume();
+    if (backend.parameters.get(STRINGS) !== pins.startStrings) pins.keepsStartStrings();
     if (session.settings !== pins.settings) {
       const change = settingsChange(session.settings, pins.settings);
       session.settingsMade(pins.settings);

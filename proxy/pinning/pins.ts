@@ -35,7 +35,7 @@ export type PinListener = (reason: PinReason, pinned: boolean) => void;
  */
 export class Pins {
   /** What the session started with: `RESET` goes back to it. */
-  readonly #startup: Settings;
+  #startup: Settings;
   readonly #tell: PinListener;
   readonly #sequenceUse: SequenceUse;
   /** Why the session is pinned; for most sessions there is no reason. */
@@ -48,6 +48,8 @@ export class Pins {
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
   settings: Settings;
+  /** The value of `standard_conforming_strings` that the client was told at its login. */
+  startStrings: string | undefined;
   /** The server has to be asked what the session holds. */
   suspected = false;
   /** Set back to `settled` when the session is idle and its settings are restored. */
@@ -167,6 +169,17 @@ export class Pins {
     this.sequences?.lost();
   }
 
+  /**
+   * The role's default for `standard_conforming_strings` is another one than at the session's start. The session keeps that of its start, as
+   * one on a single backend does, so that its strings mean what the client takes them for.
+   */
+  keepsStartStrings(): void {
+    const { startStrings } = this;
+    if (startStrings === undefined || this.#startup.has(STRINGS)) return;
+    this.#startup = new Map([...this.#startup, [STRINGS, startStrings]]);
+    if (!this.settings.has(STRINGS)) this.settings = new Map([...this.settings, [STRINGS, startStrings]]);
+  }
+
   /** The server has reported a changed setting. Others, which it does not report, may have changed, too. */
   parameterChanged(parameter: string, value: string): void {
     if (this.settings.get(parameter.toLowerCase()) === value) return;
@@ -204,6 +217,7 @@ export class Pins {
   }
 }
 
+const STRINGS = 'standard_conforming_strings';
 const PG_TEMP = /\bpg_temp\b/i;
 /** Settings that never affect what a text does. */
 const WITHOUT_EFFECT: ReadonlySet<string> = new Set(['application_name']);

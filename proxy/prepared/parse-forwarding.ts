@@ -226,7 +226,7 @@ function parseNamed(
     parseTakenName(session, scanner, backend, name, prepared);
     return 'sent';
   }
-  if (!names.mayAllBeGone && mustDescribeFirst(session, server, backend)) return 'asked';
+  if (!names.mayAllBeGone && mustDescribeFirst(session, server, backend, edits)) return 'asked';
   names.changes(name);
   names.gives(name);
   parseOnce(session, server, backend, new NamedParse(statements, name, { server, traits, signals, deallocates, watched }, edits));

@@ -126,11 +126,15 @@ export function ensurePrepared(
   return asks ? 'asked' : 'ready';
 }
 
-/** As {@link ensurePrepared}, for a Parse of the statement. @returns whether the Parse has to wait until the shape on this backend is known */
-export function mustDescribeFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
+/**
+ * As {@link ensurePrepared}, for a Parse of the statement.
+ * @param edits of its text, for the position of an error
+ * @returns whether the Parse has to wait until the shape on this backend is known
+ */
+export function mustDescribeFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection, edits: Edits): boolean {
   session.question = undefined;
   if (!statement.isSent || !canAsk(session) || backend.session.prepared.use(statement)) return false;
-  prepareStatement(session, statement, backend, true);
+  prepareStatement(session, statement, backend, true, edits);
   return true;
 }
 

@@ -205,6 +205,7 @@ export class WireSession {
     this.names = new PendingNames(this.statements, this.replies);
     this.startParameters = parameters;
     this.sharesTexts = parameters.get(STRINGS) !== 'off';
+    pins.startStrings = parameters.get(STRINGS);
     this.link = new BackendLink(this);
     this.toBackend = this.link.out;
     this.inFlight = new RequestInFlight(this);

@@ -31,6 +31,8 @@ export class OrganizationSessions {
   /** The ParameterStatus values after a login, by the settings of the login. */
   readonly parameters = new BoundedMap<string, ReadonlyMap<string, string>>({ maxEntries: MAX_REMEMBERED_LOGINS });
 
+  /** Of the logins that are remembered. */
+  #defaultsVersion = 0;
   readonly #sessions = new Map<number, OwnProcessId>();
   /** The session that used a backend last, by the backend's process id. */
   readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
@@ -57,7 +59,10 @@ export class OrganizationSessions {
     for (const { session } of this.#sessions.values()) if (session !== undefined) yield session;
   }
 
-  forgetLogins(): void {
+  /** Forgets earlier logins if the defaults for new sessions may have changed since, at either door. */
+  checkDefaults(version: number): void {
+    if (version === this.#defaultsVersion) return;
+    this.#defaultsVersion = version;
     this.starts.clear();
     this.parameters.clear();
   }

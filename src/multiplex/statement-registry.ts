@@ -28,6 +28,9 @@ const MAX_QUERY_CHARACTERS = 2_048;
 /** Command tags of statements that change tables or types, or may do so, or may hide one behind another of the same name. */
 export const SCHEMA_CHANGE = /^(?:(?:ALTER|DROP|CREATE) |DO$)/;
 
+/** How often the defaults of any organization's sessions have changed. */
+let defaultsChanged = 0;
+
 /** A registry is kept as long as the organization's credential is. */
 const registries = new WeakMap<Organization, StatementRegistry>();
 
@@ -51,6 +54,8 @@ export class StatementRegistry {
   generation = 0;
   /** Increases when tables or types have changed. What was found out about a text before may not hold any more. */
   schemaVersion = 0;
+  /** Changes when the settings with which new sessions start may have changed. Only {@link defaultsChanged} sets it. */
+  defaultsVersion = ++defaultsChanged;
   readonly baseline = new LatencyBaseline();
   readonly #entries = new BoundedMap<string, Entry>({
     maxEntries: MAX_ENTRIES,
@@ -65,6 +70,12 @@ export class StatementRegistry {
   invalidate(): void {
     this.generation += 1;
     this.schemaVersion += 1;
+  }
+
+  /** The settings with which new sessions start may have changed. */
+  defaultsChanged(): void {
+    defaultsChanged += 1;
+    this.defaultsVersion = defaultsChanged;
   }
 
   find(definition: Buffer, context: string): ServerStatement | undefined {

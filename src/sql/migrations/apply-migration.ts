@@ -89,20 +89,16 @@ function toJson(reply: MigrationReply): Buffer {
   return Buffer.from(JSON.stringify(reply));
 }
 
-async function planOf(
-  { lease: { backend } }: SqlSession,
-  { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest,
-): Promise<MigrationPlan> {
+async function planOf(session: SqlSession, { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest): Promise<MigrationPlan> {
   if (dryRun === true && transaction === false) {
     throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
   }
-  const options = { standardConformingStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
   const slices = new TimeSlices();
-  const forward = await MigrationScript.read(sql, 'statement', options);
+  const forward = await MigrationScript.read(sql, 'statement', session.areStringsStandard);
   await slices.pause();
   const checksum = `sha256:${createHash('sha256').update(sql).digest('hex')}`;
   await slices.pause();
-  const back = rollbackSql === undefined ? undefined : await MigrationScript.read(rollbackSql, 'rollback', options);
+  const back = rollbackSql === undefined ? undefined : await MigrationScript.read(rollbackSql, 'rollback', session.areStringsStandard);
   return { name, checksum, forward, back };
 }
 

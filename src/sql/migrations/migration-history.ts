@@ -98,12 +98,13 @@ export class MigrationHistory {
   async update({
     name,
     status,
+    statementCount,
     statementsApplied,
     durationMs,
-  }: Pick<AppliedMigration, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<AppliedMigration> {
+  }: Pick<AppliedMigration, 'name' | 'status' | 'statementCount' | 'statementsApplied' | 'durationMs'>): Promise<AppliedMigration> {
     const [row] = await this.#session.rows(
-      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = pg_catalog.now() WHERE name = $1 RETURNING ${COLUMNS}`,
-      [name, status, String(statementsApplied), String(durationMs)],
+      `UPDATE ${this.#table.name} SET status = $2, statement_count = $3, statements_applied = $4, duration_ms = $5, applied_at = pg_catalog.now() WHERE name = $1 RETURNING ${COLUMNS}`,
+      [name, status, String(statementCount), String(statementsApplied), String(durationMs)],
     );
     return this.#written(row);
   }

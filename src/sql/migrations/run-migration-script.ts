@@ -18,13 +18,15 @@ const WARNINGS_MAX_CHARACTERS = 65_536;
  */
 export async function runScript(
   session: SqlSession,
-  { sql, statements, phase: ownPhase }: MigrationScript,
+  script: MigrationScript,
   check: (completion: Completion, statementIndex: number) => void | Promise<void>,
-  phase = ownPhase,
+  phase = script.phase,
 ): Promise<readonly MigrationScriptWarning[]> {
   const warnings: MigrationScriptWarning[] = [];
+  const { sql } = script;
   let characters = 0;
-  for (const [index, { text, start }] of statements.entries()) {
+  let index = 0;
+  for await (const { text, start } of script.inTurn(() => session.areStringsStandard)) {
     let parameters = 0;
     try {
       await session.rewriteAhead(text);
@@ -43,6 +45,7 @@ export async function runScript(
     } catch (error) {
       throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...lineAndColumnOfError(sql, start, error) });
     }
+    index += 1;
   }
   return warnings;
 }

@@ -265,7 +265,10 @@ export class SqlSession implements Revocable, PipelineOwner {
 
   #release(): Promise<void> {
     this.#invalidateStatements();
-    if (this.#changesDefaults) this.lease.retireSessions();
+    if (this.#changesDefaults) {
+      registryOf(this.lease.tenant.organization).defaultsChanged();
+      this.lease.retireSessions();
+    }
     return this.lease.release(this.#isLeftClean);
   }
 

@@ -246,6 +246,30 @@ export function stringsValueAt(ahead: Lexer): boolean | undefined {
   return booleanSetting(value ?? '');
 }
 
+/**
+ * The value of `standard_conforming_strings` after a statement.
+ * @param start the value that RESET goes back to
+ * @returns undefined for a statement other than SET and RESET, and for one that leaves the value as it is
+ */
+export function stringsAfter(statement: string, start: boolean): boolean | undefined {
+  const lexer = new Lexer(statement);
+  const word = () => (lexer.next() === Token.Word || lexer.kind === Token.QuotedIdentifier ? nameAt(lexer) : '');
+  const command = word();
+  if (command !== 'set' && command !== 'reset') return undefined;
+  let name = word();
+  if (command === 'reset') return name === 'all' || name === 'standard_conforming_strings' ? start : undefined;
+  if (name === 'session' || name === 'local') name = word();
+  if (name !== 'standard_conforming_strings') return undefined;
+  const { end } = lexer;
+  const value = stringsValueAt(lexer);
+  return value ?? (/^\s*(?:=|to\s)\s*default\b/i.test(statement.slice(end)) ? start : undefined);
+}
+
+/** The name of an identifier, in lower case. */
+function nameAt({ text, kind, start, end }: Lexer): string {
+  return (kind === Token.QuotedIdentifier ? text.slice(start + 1, end - 1) : text.slice(start, end)).toLowerCase();
+}
+
 /** A setting's value, as the server reads it. @see https://www.postgresql.org/docs/current/config-setting.html#CONFIG-SETTING-NAMES-VALUES */
 function booleanSetting(value: string): boolean | undefined {
   const word = value.trim().toLowerCase();

@@ -115,6 +115,30 @@ describe('standard_conforming_strings', () => {
   it('on does not', () => {
     expect(rewriteSql(text.sent, TARGET, { standardConformingStrings: true }).sql).not.toBe(text.wanted);
   });
+
+  it('is read off where a relation is named public, too', () => {
+    const { sent, wanted } = marked(`SELECT 'it\\'s', public.id FROM users AS public WHERE a = '\\' FROM \\''`);
+    expect(rewriteSql(sent, TARGET, { standardConformingStrings: false }).sql).toBe(wanted);
+  });
+
+  it.each([
+    [
+      `CREATE FUNCTION f() RETURNS text SET standard_conforming_strings = off AS $$ SELECT 'it\\'s public.x', v FROM «public».t $$ LANGUAGE sql`,
+    ],
+    [
+      `CREATE FUNCTION f() RETURNS text AS $$ SELECT 'it\\'s public.x', v FROM «public».t $$ LANGUAGE sql SET standard_conforming_strings TO 'off'`,
+    ],
+    [`CREATE FUNCTION f() RETURNS text SET "standard_conforming_strings" = f AS $$ SELECT 'it\\'s public.x' $$; TABLE «public».t`],
+    [`SET LOCAL standard_conforming_strings = off; DO $$ BEGIN PERFORM 'it\\'s public.x', v FROM «public».t; END $$`],
+  ])('of a function or of an earlier statement holds for the SQL in literals: %s', (marks) => {
+    const { sent, wanted } = marked(marks);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+  });
+
+  it('makes no difference to a function that sets it on', () => {
+    const { sent, wanted } = marked(`CREATE FUNCTION f() SET standard_conforming_strings = on AS $$ SELECT '\\', v FROM «public».t $$`);
+    expect(rewriteSql(sent, TARGET, { standardConformingStrings: false }).sql).toBe(wanted);
+  });
 });
 
 describe('bodies in bodies', () => {

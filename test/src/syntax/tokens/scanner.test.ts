@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { contentOf } from '../../../../src/syntax/tokens/quoted-content.ts';
+import { contentOf, withExplicitEscapes } from '../../../../src/syntax/tokens/quoted-content.ts';
 import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../../src/syntax/tokens/scanner.ts';
 
 const NAMES = new Map<number, string>(Object.entries(Token).map(([name, kind]) => [kind, name]));
@@ -163,5 +163,23 @@ describe('contentOf', () => {
   it('does not decode what would take long', () => {
     expect(contents(`'${`''`.repeat(200_000)}'`)).toEqual(['too large']);
     expect(contents(`'${'a'.repeat(400_000)}'`)[0]).toHaveLength(400_000);
+  });
+});
+
+describe('withExplicitEscapes', () => {
+  it.each([
+    ["select 'a\\b', E'\\n', $$\\$$, \"\\\" -- '\\'", "select  E'a\\\\b', E'\\n', $$\\$$, \"\\\" -- '\\'"],
+    ["select'\\'", "select E'\\\\'"],
+    ["select N'\\n', n 'x'", "select nchar E'\\\\n', n 'x'"],
+    ["select 'a'\n'\\'", "select  E'a'\n'\\\\'"],
+    ['select 1', 'select 1'],
+  ])('writes %j so that a backslash is a letter whatever the setting is', (text, explicit) => {
+    expect(withExplicitEscapes(text, {})).toBe(explicit);
+    expect(withExplicitEscapes(explicit, { standardConformingStrings: false })).toBe(explicit);
+  });
+
+  it.each([["select 'it\\'s', 'a'", "select  E'it\\'s', 'a'"]])('writes %j so that a backslash escapes', (text, explicit) => {
+    expect(withExplicitEscapes(text, { standardConformingStrings: false })).toBe(explicit);
+    expect(withExplicitEscapes(explicit, {})).toBe(explicit);
   });
 });
