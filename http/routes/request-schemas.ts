@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { normalNetwork } from '../../src/auth/networks.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
 import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
-import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
+import { CHARACTER_RULES, NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 
 /*
@@ -66,7 +66,8 @@ const isolationLevel = z
   .exactOptional()
   .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
 
-export const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
+/** A name of anything: people must be able to tell it from others. */
+export const readable = (name: z.ZodString) => CHARACTER_RULES.reduce((text, { message, isKept }) => text.refine(isKept, message), name);
 
 const orgName = NAME_RULES.reduce((text, { message, isKept }) => text.refine(isKept, message), z.string().trim()).meta({
   minLength: 1,
@@ -118,13 +119,7 @@ export const rotateKeyRequest = z
   })
   .optional();
 
-const keyName = z
-  .string()
-  .trim()
-  .min(1)
-  .max(100)
-  .refine(printable, 'must not contain control characters')
-  .meta({ description: 'For people to read', examples: ['nightly job'] });
+const keyName = readable(z.string().trim().min(1).max(100)).meta({ description: 'For people to read', examples: ['nightly job'] });
 
 const expiresAt = z.iso
   .datetime({ offset: true })
@@ -201,13 +196,10 @@ export const transactionRequest = z.strictObject({
 });
 
 export const migrationRequest = z.strictObject({
-  name: z
-    .string()
-    .trim()
-    .min(1)
-    .max(200)
-    .refine(printable, 'must not contain control characters')
-    .meta({ description: 'Identifies the migration in the organization', examples: ['2025-01-31-orders'] }),
+  name: readable(z.string().trim().min(1).max(200)).meta({
+    description: 'Identifies the migration in the organization',
+    examples: ['2025-01-31-orders'],
+  }),
   sql: sql.meta({ description: 'Any number of statements', examples: ['create table orders (id bigint primary key)'] }),
   dryRun: z.boolean().default(false).describe('Run everything, then roll it back'),
   transaction: z.boolean().default(true).describe('false: statement by statement, for CREATE INDEX CONCURRENTLY and the like'),

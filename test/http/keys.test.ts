@@ -128,6 +128,8 @@ describe('a key', () => {
   it.each([
     ['an unknown scope', { name: 'a', scope: 'root' }],
     ['no name', { name: ' ', scope: 'write' }],
+    ['a name that looks like another', { name: 'a\u200bb', scope: 'write' }],
+    ['a name whose letters run backwards', { name: 'a\u202eb', scope: 'write' }],
     ['an expiry that is past', { name: 'a', scope: 'write', expiresAt: '2020-01-01T00:00:00Z' }],
     ['a network that is none', { name: 'a', scope: 'write', networks: ['10.0.0.0/33'] }],
     ['no network at all', { name: 'a', scope: 'write', networks: [] }],

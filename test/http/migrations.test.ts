@@ -109,6 +109,8 @@ describe('a migration', () => {
     [{ sql: 'select 1' }, 'name: is required'],
     [{ name: '', sql: 'select 1' }, 'name: must be a string of 1 to 200 characters'],
     [{ name: 'a\nb', sql: 'select 1' }, 'name: must not contain control characters'],
+    [{ name: 'a\u202eb', sql: 'select 1' }, 'name: must not contain invisible formatting characters or line separators'],
+    [{ name: '\u2800', sql: 'select 1' }, 'name: must have a visible character'],
     [{ name: 'x', sql: '' }, 'sql: must not be empty'],
     [{ name: 'x', sql: 'select 1', dryrun: true }, 'unknown field "dryrun"'],
   ])('that is %j is refused before it runs', async (body, message) => {

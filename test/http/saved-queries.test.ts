@@ -103,6 +103,8 @@ describe('a saved query', () => {
     ['x'.repeat(101), { sql: 'select 1' }, 'name: must be'],
     [' ', { sql: 'select 1' }, 'name: must be'],
     ['a\nb', { sql: 'select 1' }, 'must not contain control characters'],
+    ['a\u202eb', { sql: 'select 1' }, 'must not contain invisible formatting characters'],
+    ['\u200b', { sql: 'select 1' }, 'must not contain invisible formatting characters'],
     ['ok', {}, 'sql: is required'],
     ['ok', { sql: ' ' }, 'sql: must not be empty'],
     ['ok', { sql: `select '${'ä'.repeat(32_768)}'` }, 'sql: must be at most 65536 bytes'],

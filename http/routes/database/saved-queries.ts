@@ -16,7 +16,7 @@ import {
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { noBody, noQuery as noParameters } from '../request-schemas.ts';
 import type { RouteContext } from '../route-context.ts';
-import { deletedQuery, queryName, savedQueries, savedQuery, saveQueryRequest } from './saved-query-schemas.ts';
+import { deletedQuery, newQueryName, queryName, savedQueries, savedQuery, saveQueryRequest } from './saved-query-schemas.ts';
 
 const TAG = 'Saved queries';
 const EXAMPLE = {
@@ -110,7 +110,7 @@ export function savedQueryEndpoints({ router }: RouteContext): Endpoint[] {
     }),
     endpoint(save, async ({ body, request, reply }) => {
       const change = { ...tenantOf(request), origin: request.call.origin };
-      const { saved, isNew } = await stored.save(change, { name: nameOf(request), ...body }, preconditionOf(request));
+      const { saved, isNew } = await stored.save(change, { name: nameOf(request, newQueryName), ...body }, preconditionOf(request));
       return reply
         .code(isNew ? 201 : 200)
         .header('etag', entityTag(versionOf(saved)))
@@ -130,8 +130,8 @@ export function savedQueryEndpoints({ router }: RouteContext): Endpoint[] {
   ];
 }
 
-function nameOf({ params }: FastifyRequest): string {
-  return validate(queryName, params, 'the path').name;
+function nameOf({ params }: FastifyRequest, schema = queryName): string {
+  return validate(schema, params, 'the path').name;
 }
 
 /** @see https://www.rfc-editor.org/rfc/rfc9110#name-precondition-header-fields */

@@ -1,19 +1,29 @@
 import { z } from 'zod';
-import { printable, sql } from '../request-schemas.ts';
+import { readable, sql } from '../request-schemas.ts';
 
 const SQL_MAX_BYTES = 65_536;
 const NAME_MAX_CHARACTERS = 100;
 const DESCRIPTION_MAX_CHARACTERS = 1_000;
 
 /** A segment of the path. `.` and `..` would be taken for parts of the path itself. */
-export const queryName = z.strictObject({
-  name: z
+const nameIn = (names: z.ZodType<string, string>) =>
+  z.strictObject({
+    name: z
+      .string()
+      .max(NAME_MAX_CHARACTERS)
+      .transform((name) => name.normalize('NFC').trim())
+      .pipe(names)
+      .refine((name) => name !== '.' && name !== '..', 'must not be "." or ".."'),
+  });
+
+/** What was saved under other rules can still be read and deleted. */
+export const queryName = nameIn(
+  z
     .string()
-    .max(NAME_MAX_CHARACTERS)
-    .transform((name) => name.normalize('NFC').trim())
-    .pipe(z.string().min(1).refine(printable, 'must not contain control characters'))
-    .refine((name) => name !== '.' && name !== '..', 'must not be "." or ".."'),
-});
+    .min(1)
+    .refine((name) => !/[\p{Cc}\p{Surrogate}]/u.test(name), 'must not contain control characters'),
+);
+export const newQueryName = nameIn(readable(z.string().min(1)));
 
 export const saveQueryRequest = z.strictObject({
   sql: sql

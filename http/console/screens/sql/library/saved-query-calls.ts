@@ -56,7 +56,7 @@ export function nameError(name: string): string | undefined {
   if (trimmed.length > NAME_MAX_CHARACTERS) return `at most ${NAME_MAX_CHARACTERS} characters`;
   // A URL takes these for parts of its path.
   if (trimmed === '.' || trimmed === '..') return `“${trimmed}” cannot be a name`;
-  return /[\p{Cc}\p{Surrogate}]/u.test(trimmed) ? 'without control characters' : undefined;
+  return /(?!\u200d)[\p{Cc}\p{Surrogate}\p{Cf}\p{Zl}\p{Zp}]/u.test(trimmed) ? 'without control or invisible characters' : undefined;
 }
 
 const NAME_MAX_CHARACTERS = 100;
