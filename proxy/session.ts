@@ -13,6 +13,7 @@ import type { Tenant } from '../src/router/tenant.ts';
 import type { CountLimit } from '../src/runtime/limits/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { randomSecretBytes } from '../src/runtime/random.ts';
+import type { CustomOptions } from '../src/syntax/traits/session-state.ts';
 import type { ClientConnection } from './client-connection.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';
 import type { AuthenticatedClient } from './login/log-in.ts';
@@ -66,7 +67,7 @@ export async function openSession(
   try {
     const rewriter = schemaRewriterOf(tenant);
     shared.checkDefaults(registryOf(tenant.organization).defaultsVersion);
-    const start = await startSession(startup, shared, rewriter, () => leaseFor(client, tenant, context.router));
+    const start = await startSession(startup, shared, rewriter, (options) => leaseFor(client, tenant, context.router, options));
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, rewriter, start, secretKey, shared, context });
     const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
@@ -89,12 +90,12 @@ function noticeOf({ key: { replacedBy, expiresAt } }: Tenant): Buffer[] {
 }
 
 /** A client that disconnects while it waits for a backend leaves the queue. */
-async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
+async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router, customOptions: CustomOptions): Promise<Lease> {
   const disconnect = new DisconnectSignal();
   const onClose = () => disconnect.happen();
   client.stream.on('close', onClose);
   try {
-    return await router.lease(tenant, { door: 'wire', disconnect });
+    return await router.lease(tenant, { door: 'wire', disconnect, customOptions });
   } finally {
     client.stream.off('close', onClose);
   }
@@ -236,11 +237,12 @@ class Session implements SessionServices, ReachableSession {
 
   enqueue(settle: (result: Lease | ServiceError) => void): Wait {
     const { router, observe } = this.#context;
-    return router.enqueue(this.tenant, 'wire', (result) => {
+    const settled = (result: Lease | ServiceError) => {
       if (result instanceof ServiceError && result.kind === 'internal')
         observe({ name: 'service.failure', message: 'a wire session got no backend', cause: result });
       settle(result);
-    });
+    };
+    return router.enqueue(this.tenant, 'wire', settled, this.#pins.customOptions);
   }
 
   mayKeepBusy(mayGrow: boolean): boolean {

@@ -1,9 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { LeaseOptions } from '../../src/router/router.ts';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
 import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-modes.ts';
 import { totalOf } from '../../src/sql/result/statement-outcome.ts';
 import type { SessionOptions } from '../../src/sql/session/sql-session.ts';
+import { optionsSetFirst } from '../../src/syntax/traits/side-effects.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
 import { tenantOf } from '../request-context.ts';
@@ -115,10 +117,14 @@ async function answer(context: RouteContext, request: FastifyRequest, reply: Fas
 async function runSingle({ router, config }: RouteContext, request: FastifyRequest, statement: TextStatement): Promise<Buffer> {
   const { call } = request;
   call.statement = { sql: statement.sql, paramCount: statement.values.length };
-  const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
+  const lease = await router.lease(tenantOf(request), leaseOptions(call, [statement]));
   const { body, outcome } = await runTextStatement(lease, statement, sessionOptions(config, request));
   call.outcome = outcome;
   return body;
+}
+
+function leaseOptions({ disconnect }: FastifyRequest['call'], statements: readonly TextStatement[]): LeaseOptions {
+  return { door: 'http', disconnect, customOptions: optionsSetFirst(statements) };
 }
 
 async function runBatch(
@@ -134,7 +140,7 @@ async function runBatch(
   };
   call.traffic.statements = statements.length;
   if (statements.length === 0) return Buffer.concat([OPENING, CLOSING]);
-  const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
+  const lease = await router.lease(tenantOf(request), leaseOptions(call, statements));
   const results = await runTextTransaction(lease, statements, modes, sessionOptions(config, request));
   call.outcome = totalOf(
     results.map(({ outcome }) => outcome),

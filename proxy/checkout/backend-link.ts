@@ -6,6 +6,7 @@ import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
+import { UNNAMED_OPTIONS } from '../../src/syntax/traits/session-state.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
@@ -14,12 +15,16 @@ import { type Gate, Reason } from '../relay/input-gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
-import { settingsChange } from './settings-sql.ts';
+import { makeOptions, settingsChange } from './settings-sql.ts';
 
 const STRINGS = 'standard_conforming_strings';
 
 /** A request that Postern sends between the client's requests. */
-type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;
+type OwnRequest =
+  | { readonly own: 'settings' }
+  | { readonly own: 'options' }
+  | { readonly own: 'probe'; readonly probe: StateProbe }
+  | DescribeReply;
 
 /** Whether the subject of an entry in the reply queue marks the request as Postern's own. */
 export function isOwn(subject: unknown): subject is OwnRequest {
@@ -201,7 +206,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   #tryLease(preferred: BackendConnection | undefined): Lease | undefined {
     const { router, tenant } = this.#session.services;
-    return router.tryLease(tenant, 'wire', preferred);
+    return router.tryLease(tenant, 'wire', preferred, this.#session.pins.customOptions);
   }
 
   /** The session's last backend, unless it is reserved for another session. */
@@ -233,6 +238,17 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       session.settingsMade(pins.settings);
       if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
     }
+    if (session.customOptions !== pins.customOptions) this.#makeOptions(backend, pins);
+  }
+
+  /** An option that the session has set in a transaction is empty on each of its backends from then on. */
+  #makeOptions({ session }: BackendConnection, { customOptions, settings }: Pins): void {
+    const missing = [...customOptions].filter(
+      (name) => name !== UNNAMED_OPTIONS && !session.customOptions.has(name) && !settings.has(name),
+    );
+    session.customOptions = customOptions;
+    const change = makeOptions(missing);
+    if (change !== undefined) this.ask(queryMessage(change), { own: 'options' });
   }
 
   #backendChanged(backend: BackendConnection): void {
@@ -326,7 +342,10 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const lease = this.lease;
     this.#session.services.multiplexer.delete(this);
     this.lease = undefined;
-    if (lease !== undefined) lease.backend.receiver = NO_RECEIVER;
+    if (lease !== undefined) {
+      lease.backend.receiver = NO_RECEIVER;
+      lease.backend.session.customOptions = this.#session.pins.optionsLeft;
+    }
     return lease;
   }
 

@@ -11,7 +11,7 @@ export function isCheckinDone(session: WireSession): boolean {
   const { link, pins, replies } = session;
   if (pins.suspected || replies.syncInCopy === 'ambiguous') {
     pins.suspected = false;
-    const probe = new StateProbe(pins.customSettings);
+    const probe = new StateProbe(pins.customSettings, pins.unconfirmedOptions);
     link.ask(probe.message, { own: 'probe', probe });
   } else if (pins.locks?.checkDue === true) {
     pins.locks.checkDue = false;

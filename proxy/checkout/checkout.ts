@@ -132,9 +132,9 @@ export class Checkout implements WaitingClient {
   #shareable(chunk: Buffer): ShareableRequest | undefined {
     const { services, statements, names, pins } = this.#session;
     const { parseCache, registry } = services;
-    const { context, settings } = pins;
+    const { context, settings, customOptions } = pins;
     if (!pins.isShareable || context === undefined || names.mayAllBeGone) return undefined;
-    return shareableRequest(chunk, { statements, parseCache, registry, settings, context });
+    return shareableRequest(chunk, { statements, parseCache, registry, settings, customOptions, context });
   }
 
   #enterPipeline(shared: SharedPipeline): void {

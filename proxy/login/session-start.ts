@@ -10,6 +10,7 @@ import type { StartupMessage } from '../../src/protocol/startup/startup-packet.t
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
+import { type CustomOptions, optionsAmong, withOptions } from '../../src/syntax/traits/session-state.ts';
 import { startupSettings } from './startup-settings.ts';
 
 /** What a client's session starts with. */
@@ -31,6 +32,9 @@ interface KnownStarts {
   readonly parameters: BoundedMap<string, ReadonlyMap<string, string>>;
 }
 
+/** @param options the customized options that are going to be set */
+type TakeLease = (options: CustomOptions) => Promise<Lease>;
+
 /**
  * Determines the settings and parameters that a session starts with. Known settings need no backend, so a login succeeds even
  * while all backends are busy. Others are tried on a backend, so that an invalid value makes this login fail.
@@ -40,7 +44,7 @@ export function startSession(
   startup: StartupMessage,
   known: KnownStarts,
   rewriter: SchemaRewriter | undefined,
-  lease: () => Promise<Lease>,
+  lease: TakeLease,
 ): SessionStart | Promise<SessionStart> {
   const asked = requestedStart(startup, rewriter);
   return known.starts.get(keyOf(asked.settings)) ?? newStart(asked, known, rewriter, lease);
@@ -50,7 +54,7 @@ async function newStart(
   { settings, wantsOwnBackend }: RequestedStart,
   known: KnownStarts,
   rewriter: SchemaRewriter | undefined,
-  lease: () => Promise<Lease>,
+  lease: TakeLease,
 ): Promise<SessionStart> {
   const parameters = await parametersOf(settings, known, lease);
   const seen = new Map([...parameters].map(([parameter, value]) => [parameter, rewriter?.clientSetting(parameter, value) ?? value]));
@@ -65,11 +69,7 @@ function keyOf(settings: readonly Setting[]): string {
 }
 
 /** The settings without application_name, which differs between programs with otherwise equal settings. */
-async function parametersOf(
-  settings: readonly Setting[],
-  known: KnownStarts,
-  lease: () => Promise<Lease>,
-): Promise<ReadonlyMap<string, string>> {
+async function parametersOf(settings: readonly Setting[], known: KnownStarts, lease: TakeLease): Promise<ReadonlyMap<string, string>> {
   const name = plainApplicationName(settings);
   const key = keyOf(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
   let parameters = known.parameters.get(key);
@@ -109,9 +109,11 @@ function requestedStart(startup: StartupMessage, rewriter: SchemaRewriter | unde
   };
 }
 
-async function tryOnBackend(settings: readonly Setting[], takeLease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {
-  const lease = await takeLease();
+async function tryOnBackend(settings: readonly Setting[], takeLease: TakeLease): Promise<ReadonlyMap<string, string>> {
+  const options = optionsAmong(settings.map(([name]) => name));
+  const lease = await takeLease(options);
   const { backend } = lease;
+  backend.session.customOptions = withOptions(backend.session.customOptions, options);
   try {
     await makePristine(backend);
     const changed = await applySettings(backend, settings);
@@ -125,7 +127,9 @@ async function tryOnBackend(settings: readonly Setting[], takeLease: () => Promi
   }
 }
 
-const SET_CONFIG = 'SELECT pg_catalog.set_config($1, $2, false)';
+/** As settings-sql.ts does, it leaves temp_buffers alone where there have been temporary tables. */
+const SET_CONFIG = `SELECT CASE WHEN pg_catalog.lower($1) OPERATOR(pg_catalog.<>) 'temp_buffers'
+  OR pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN pg_catalog.set_config($1, $2, false) END`;
 
 /**
  * Applies settings to a session in one round trip.

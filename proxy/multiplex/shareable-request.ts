@@ -7,6 +7,7 @@ import type { StatementRegistry } from '../../src/multiplex/statement-registry.t
 import { FrontendType, queryText } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
+import { areSame, type CustomOptions } from '../../src/syntax/traits/session-state.ts';
 import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
@@ -18,14 +19,18 @@ class WireRequest implements ShareableRequest {
   readonly #server: ServerStatement | undefined;
   readonly #settings: Settings;
 
-  constructor(latency: StatementLatency, settings: Settings, server?: ServerStatement) {
+  readonly #customOptions: CustomOptions;
+
+  constructor(latency: StatementLatency, { settings, customOptions }: ShareableContext, server?: ServerStatement) {
     this.latency = latency;
     this.#settings = settings;
+    this.#customOptions = customOptions;
     this.#server = server;
   }
 
   fits({ session }: BackendConnection): boolean {
-    return areEqual(session.settings, this.#settings) && (this.#server === undefined || session.prepared.use(this.#server) !== undefined);
+    if (!areEqual(session.settings, this.#settings) || !areSame(session.customOptions, this.#customOptions)) return false;
+    return this.#server === undefined || session.prepared.use(this.#server) !== undefined;
   }
 }
 
@@ -35,6 +40,7 @@ export interface ShareableContext {
   readonly parseCache: ParseCache;
   readonly registry: StatementRegistry;
   readonly settings: Settings;
+  readonly customOptions: CustomOptions;
   /** The settings that texts depend on. */
   readonly context: string;
 }
@@ -48,10 +54,10 @@ export function shareableRequest(chunk: Buffer, context: ShareableContext): Shar
   return shareable?.latency?.isShort === true ? shareable : undefined;
 }
 
-function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext): ShareableRequest | undefined {
+function shareableQuery(chunk: Buffer, context: ShareableContext): ShareableRequest | undefined {
   if (messageEnd(chunk, 0) !== chunk.length) return undefined;
-  const latency = registry.latencyOfQuery(queryText(chunk), hasNoTraits);
-  return latency === undefined ? undefined : new WireRequest(latency, settings);
+  const latency = context.registry.latencyOfQuery(queryText(chunk), hasNoTraits);
+  return latency === undefined ? undefined : new WireRequest(latency, context);
 }
 
 /** Whether a text has no traits: it changes nothing that the session has to keep track of. */
@@ -60,10 +66,8 @@ export function hasNoTraits(text: string): boolean {
 }
 
 /** `[Parse] Bind [Describe] Execute Sync`, with the unnamed portal. */
-function shareableExtendedQuery(
-  chunk: Buffer,
-  { statements, parseCache, registry, settings, context }: ShareableContext,
-): ShareableRequest | undefined {
+function shareableExtendedQuery(chunk: Buffer, from: ShareableContext): ShareableRequest | undefined {
+  const { statements, parseCache, registry, context } = from;
   let at = 0;
   let server: ServerStatement | undefined;
   if (chunk[at] === FrontendType.Parse) {
@@ -80,7 +84,7 @@ function shareableExtendedQuery(
   at = messageEnd(chunk, at);
   if (chunk[at] !== FrontendType.Sync || messageEnd(chunk, at) !== chunk.length) return undefined;
   const latency = registry.latencyOf(server);
-  return latency === undefined ? undefined : new WireRequest(latency, settings, server);
+  return latency === undefined ? undefined : new WireRequest(latency, from, server);
 }
 
 /** A stand-in may be used only if it was prepared for these settings. */

@@ -14,7 +14,7 @@ const EXPLANATIONS: Readonly<Record<PinReason | 'transaction', string>> = {
   sequence: 'It asks for currval or lastval, and keeps its backend until another session would have to wait for one.',
   seed: 'It has set the seed of random(), and keeps its backend until DISCARD ALL or its end.',
   setting:
-    'It has set a setting whose name its text does not show, or more than 100 of its own, and keeps its backend until DISCARD ALL or its end.',
+    'It has set temp_buffers, a setting whose name its text does not show, or more than 100 of its own, and keeps its backend until DISCARD ALL or its end.',
   oversized: 'It has prepared a statement of more than 1 MiB under a name, and keeps its backend until DISCARD ALL or its end.',
   unknown: 'What it holds could not be found out, so it keeps its backend until that is known.',
 };

@@ -1,5 +1,13 @@
 import type { Settings } from '../../src/backend/session-state.ts';
-import { MAX_CUSTOM_SETTINGS } from '../../src/syntax/traits/session-state.ts';
+import {
+  areAmong,
+  type CustomOptions,
+  MAX_CUSTOM_SETTINGS,
+  NO_OPTIONS,
+  optionsAmong,
+  UNNAMED_OPTIONS,
+  withOptions,
+} from '../../src/syntax/traits/session-state.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
@@ -50,6 +58,10 @@ export class Pins {
   settings: Settings;
   /** The value of `standard_conforming_strings` that the client was told at its login. */
   startStrings: string | undefined;
+  /** The customized options that exist in the session, whether or not they are set. */
+  customOptions: CustomOptions;
+  /** Options that the session's statements have named, perhaps only in a string. The server is asked whether they exist. */
+  unconfirmedOptions = NO_OPTIONS;
   /** The server has to be asked what the session holds. */
   suspected = false;
   /** Set back to `settled` when the session is idle and its settings are restored. */
@@ -64,6 +76,8 @@ export class Pins {
     this.#tell = tell;
     this.#sequenceUse = sequences;
     this.settings = startup;
+    this.customOptions = optionsAmong(startup.keys());
+    if (startup.has(UNMOVABLE)) this.keep('setting');
     if (wantsOwnBackend) this.keep('session');
     if (this.#makesTemporary) this.keep('temp');
     this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
@@ -125,8 +139,23 @@ export class Pins {
     if (leavesState) this.suspected = true;
     if (leavesState && traits.resets && this.#startup.size > 0) this.settingsState = 'reset';
     this.#addCustom(traits.customSettings);
+    if (traits.customOptions.size > 0) this.#optionsNamed(traits.customOptions);
     if (traits.setsUnknownSettings || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
     if (traits.touchesAdvisoryLocks || (traits.deallocates && this.locks?.mayBeTakenUnseen === true)) this.#lockSeen(leavesState);
+  }
+
+  /** What their names are need not be asked. */
+  #optionsNamed(options: CustomOptions): void {
+    if (areAmong(options, this.customOptions)) return;
+    if (options.has(UNNAMED_OPTIONS)) this.customOptions = withOptions(this.customOptions, new Set([UNNAMED_OPTIONS]));
+    if (areAmong(options, this.customOptions)) return;
+    this.unconfirmedOptions = withOptions(this.unconfirmedOptions, options);
+    this.suspected = true;
+  }
+
+  /** The options that may exist on the session's backend. */
+  get optionsLeft(): CustomOptions {
+    return withOptions(this.customOptions, this.unconfirmedOptions);
   }
 
   #lockSeen(mayBeTakenUnseen: boolean): void {
@@ -187,8 +216,11 @@ export class Pins {
     this.unsettle();
   }
 
-  probed({ settings, held }: SessionFacts): void {
+  probed({ settings, held, options }: SessionFacts): void {
     this.#drop('unknown');
+    this.customOptions = withOptions(this.customOptions, options);
+    this.unconfirmedOptions = NO_OPTIONS;
+    if (settings.has(UNMOVABLE)) this.keep('setting');
     const missing = [...this.#startup].filter(([name]) => !settings.has(name));
     this.settings = missing.length === 0 ? settings : new Map([...settings, ...missing]);
     for (const kind of PROBED) {
@@ -218,6 +250,8 @@ export class Pins {
 }
 
 const STRINGS = 'standard_conforming_strings';
+/** It cannot be set on a backend that has had temporary tables. */
+const UNMOVABLE = 'temp_buffers';
 const PG_TEMP = /\bpg_temp\b/i;
 /** Settings that never affect what a text does. */
 const WITHOUT_EFFECT: ReadonlySet<string> = new Set(['application_name']);

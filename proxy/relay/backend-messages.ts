@@ -221,6 +221,8 @@ function editsInError({ replies }: WireSession): Edits {
 function noteFailure(session: WireSession, fields: ErrorFields): void {
   const subject = session.replies.batchSubject;
   if (isOwn(subject)) {
+    // The name may have been reserved by a library since.
+    if (subject.own === 'options') return;
     session.pins.probeFailed();
     // A fatal error is sent to the client as it is.
     if (subject.own === 'settings' && session.ending?.hasFatal !== true)

@@ -1,4 +1,5 @@
 import { BoundedMap } from '../runtime/bounded-map.ts';
+import { type CustomOptions, NO_OPTIONS } from '../syntax/traits/session-state.ts';
 import type { ServerStatement } from './server-statement.ts';
 
 /** Settings by lower-case name. A map is never changed, so identical maps are known to be equal. */
@@ -59,6 +60,11 @@ export class SessionState {
   readonly prepared = newPreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
   /** Settings made by SET, which `RESET` would undo. Changed by {@link settingsMade}. */
   settings: Settings = NO_SETTINGS;
+  /**
+   * The customized options that exist, as far as statements have named them. Not even `DISCARD ALL` removes them. Whoever has not set
+   * them would find them empty instead of NULL, so only sessions that have set all of them get this one.
+   */
+  customOptions: CustomOptions = NO_OPTIONS;
   /** One of the settings is a timeout that is so short that Postern's own statements might exceed it. */
   hasShortTimeout = false;
   /** The definition of the unnamed statement, by identity; undefined when it is not known. */
@@ -84,7 +90,13 @@ export class SessionState {
 
   /** The session is as `DISCARD ALL` leaves it, as far as known. */
   get pristine(): boolean {
-    return this.settings.size === 0 && this.prepared.size === 0 && this.staleNames.size === 0 && this.lastUser === undefined;
+    return (
+      this.settings.size === 0 &&
+      this.customOptions.size === 0 &&
+      this.prepared.size === 0 &&
+      this.staleNames.size === 0 &&
+      this.lastUser === undefined
+    );
   }
 
   /** Called when a statement is no longer valid, or may not exist. It is closed before the next request. */

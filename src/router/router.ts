@@ -6,6 +6,7 @@ import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
+import { type CustomOptions, NO_OPTIONS } from '../syntax/traits/session-state.ts';
 import type { Authenticator } from './authentication/authenticator.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
 import type { Clusters } from './clusters/clusters.ts';
@@ -36,6 +37,15 @@ export interface Wait {
   giveUp(): void;
   /** Ends the wait without calling `settle`, because the caller has got a backend another way. @returns whether it was waiting */
   leave(): boolean;
+}
+
+/** Who takes a lease, and for what. */
+export interface LeaseOptions {
+  readonly door: Door;
+  /** Ends the wait when the client disconnects. */
+  readonly disconnect?: DisconnectSignal;
+  /** The customized options that may exist in the backend's session, because whoever takes it has set them, or sets them first. Default: none. */
+  readonly customOptions?: CustomOptions;
 }
 
 /** A wait that has ended, or has not begun. */
@@ -76,24 +86,25 @@ export class Router {
   /**
    * Leases a backend session of the tenant, and waits for one if need be. For the HTTP door its state is that after login; for
    * the wire door it may have settings, which the caller replaces by its own.
-   * @param options.disconnect ends the wait when the client disconnects
    * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
    */
-  async lease(tenant: Tenant, { door, disconnect }: { readonly door: Door; readonly disconnect?: DisconnectSignal }): Promise<Lease> {
-    const lease = this.tryLease(tenant, door) ?? (await this.#waitForLease(tenant, door, disconnect));
+  async lease(tenant: Tenant, options: LeaseOptions): Promise<Lease> {
+    const { door, customOptions } = options;
+    const lease = this.tryLease(tenant, door, undefined, customOptions) ?? (await this.#waitForLease(tenant, options));
     if (door === 'wire' || lease.backend.session.settings.size === 0 || (await discardState(lease.backend))) return lease;
     lease.destroy();
     throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
   }
 
-  #waitForLease(tenant: Tenant, door: Door, disconnect: DisconnectSignal | undefined): Promise<Lease> {
+  #waitForLease(tenant: Tenant, { door, disconnect, customOptions }: LeaseOptions): Promise<Lease> {
     return new Promise((resolve, reject) => {
       if (disconnect !== undefined) disconnect.waitsSince = performance.now();
-      const wait = this.enqueue(tenant, door, (result) => {
+      const settle = (result: Lease | ServiceError) => {
         if (disconnect !== undefined) waitOver(disconnect);
         if (result instanceof Lease) resolve(result);
         else reject(disconnect?.reason ?? result);
-      });
+      };
+      const wait = this.enqueue(tenant, door, settle, customOptions);
       if (disconnect?.hasHappened) wait.giveUp();
       else if (disconnect?.waitsSince !== undefined) disconnect.listener = () => wait.giveUp();
     });
@@ -103,7 +114,7 @@ export class Router {
    * As {@link lease}, with a callback instead of a promise: `settle` is called in the same turn in which a
    * backend becomes available or the wait fails, perhaps before this returns.
    */
-  enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): Wait {
+  enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void, customOptions = NO_OPTIONS): Wait {
     const startedAt = performance.now();
     const request = new LeaseRequest(
       tenant,
@@ -121,6 +132,7 @@ export class Router {
         },
       },
       door === 'http',
+      customOptions,
     );
     this.#queue(request);
     return request;
@@ -145,10 +157,10 @@ export class Router {
   }
 
   /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
-  tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
+  tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection, options?: CustomOptions): Lease | undefined {
     if (tenant.revoked.aborted || (this.#pauses.count > 0 && this.#pauses.isPaused(tenant.organization.id))) return undefined;
     const cluster = this.#clusterOf(tenant);
-    const backend = cluster?.pool.tryAcquire(tenant.pool, preferred);
+    const backend = cluster?.pool.tryAcquire(tenant.pool, preferred, options);
     if (backend === undefined || cluster === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
     return new Lease(backend, tenant, door, cluster.pool, this.results, this.#observe);

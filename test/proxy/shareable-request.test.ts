@@ -7,6 +7,7 @@ import { newServerStatement } from '../../src/backend/server-statement.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
+import { NO_OPTIONS } from '../../src/syntax/traits/session-state.ts';
 import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
@@ -71,7 +72,8 @@ describe('a request', () => {
   });
   statements.set('s', { server, traits: NO_TRAITS, signals: [], deallocates: [] });
   const registry = new StatementRegistry();
-  const context = { statements, parseCache: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };
+  const parseCache = new ParseCache();
+  const context = { statements, parseCache, registry, settings: NO_SETTINGS, customOptions: NO_OPTIONS, context: '' };
   for (let i = 0; i < 100; i += 1) {
     registry.latencyOf(server)?.ran(1, 10, registry.baseline);
     latencyOf(registry, 'SELECT 1')?.ran(1, 10, registry.baseline);

@@ -4,6 +4,7 @@ import type { QueryRequest } from '../../../src/sql/execution/query-request-and-
 import { runQueryOnce } from '../../../src/sql/execution/run-query.ts';
 import { CSV_FORMAT } from '../../../src/sql/result/formats/csv-format.ts';
 import { linesFormat } from '../../../src/sql/result/formats/lines-format.ts';
+import { optionsSetFirst } from '../../../src/syntax/traits/side-effects.ts';
 import { preferredForm } from '../../plugins/accept-header.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { problemOf } from '../../plugins/problems.ts';
@@ -88,7 +89,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
       };
       const tenant = tenantOf(request);
       if (repeatable !== undefined && !readOnly) {
-        const lease = await router.lease(tenant, { door: 'http', disconnect: call.disconnect });
+        const lease = await router.lease(tenant, { door: 'http', disconnect: call.disconnect, customOptions: optionsSetFirst([wanted]) });
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
         call.outcome = answer.outcome;

@@ -1,6 +1,7 @@
 import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
+import { optionsSetFirst } from '../../../src/syntax/traits/side-effects.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';
@@ -54,7 +55,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       const repeatable = idempotentRequest(request, JSON_TYPE);
       const { disconnect, results } = call;
       const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect, results };
-      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect, customOptions: optionsSetFirst(statements) });
       if (repeatable !== undefined && !body.readOnly && !body.rollback) {
         const once = await runTransactionOnce(lease, wanted, repeatable);
         call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };

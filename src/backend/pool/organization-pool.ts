@@ -1,4 +1,6 @@
+import { performance } from 'node:perf_hooks';
 import type { ServiceError } from '../../errors.ts';
+import { areAmong, areSame, type CustomOptions, NO_OPTIONS } from '../../syntax/traits/session-state.ts';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 
@@ -13,6 +15,8 @@ export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 /** A request for a backend. `settle` is called in the same turn in which one becomes available. */
 export interface Waiter {
   readonly open: OpenBackend;
+  /** It gets no backend where other customized options exist. Default: none. */
+  readonly customOptions?: CustomOptions;
   settle(result: BackendConnection | ServiceError): void;
   /** Called when it has been taken out of the queue, because the organization is paused. Not called unless {@link Pool.suspend} is. */
   suspended?(): void;
@@ -22,6 +26,11 @@ interface Waiting {
   readonly waiter: Waiter;
   readonly since: number;
 }
+
+/** How many waiters are considered for a backend: those that have waited longest. */
+const MAX_CONSIDERED = 16;
+/** For this long the first waiter may be passed over by those whom a backend suits better. Then one is opened for it. */
+const PASSED_OVER_MS = 20;
 
 /** A session that has been given up, whose process has not ended yet. */
 export interface Leaving {
@@ -180,9 +189,45 @@ export class OrganizationPool {
 
   /** Answers the first waiter. */
   settle(result: BackendConnection | ServiceError): void {
-    const first = this.#waiters.shift();
+    this.#settleAt(0, result);
+  }
+
+  #settleAt(position: number, result: BackendConnection | ServiceError): void {
+    const [waiting] = position === 0 ? [this.#waiters.shift()] : this.#waiters.splice(position, 1);
     this.#waiterLeft();
-    first?.waiter.settle(result);
+    waiting?.waiter.settle(result);
+  }
+
+  /** Gives a leased session to the first waiter that it suits, if that is one of the first. @returns whether there was one */
+  settleSuited(backend: BackendConnection): boolean {
+    const position = this.#waiterFor(backend.session.customOptions);
+    if (position < 0) return false;
+    backend.receiver = NO_RECEIVER;
+    this.#settleAt(position, backend);
+    return true;
+  }
+
+  /** Waiters with just these options come first, so that sessions with other options find others. */
+  #waiterFor(options: CustomOptions): number {
+    const [first] = this.#waiters;
+    if (first === undefined) return -1;
+    if (isExact(options, first.waiter)) return 0;
+    const isDue = this.opening === 0 && performance.now() - first.since > PASSED_OVER_MS;
+    const considered = this.#waiters.slice(0, isDue ? 1 : MAX_CONSIDERED);
+    const exact = considered.findIndex(({ waiter }) => isExact(options, waiter));
+    return exact >= 0 ? exact : considered.findIndex(({ waiter }) => areAmong(options, optionsOf(waiter)));
+  }
+
+  /** Leases an idle session to one of the first waiters, if one suits it. @returns whether there was one */
+  serveIdle(): boolean {
+    for (let position = 0; this.#idle.length > 0 && position < Math.min(this.#waiters.length, MAX_CONSIDERED); position += 1) {
+      const waiter = this.#waiters[position]?.waiter;
+      const backend = waiter && this.#lease(this.#findSuited(optionsOf(waiter)));
+      if (backend === undefined) continue;
+      this.#settleAt(position, backend);
+      return true;
+    }
+    return false;
   }
 
   #waiterLeft(): void {
@@ -192,22 +237,35 @@ export class OrganizationPool {
   /**
    * Leases an idle session: the preferred one if it is idle, otherwise the most recently used of those that are not reserved.
    * @param preferred if it is reserved, then for the caller
+   * @param options the customized options that may exist in it
    */
-  lease(preferred?: BackendConnection): BackendConnection | undefined {
-    const own = preferred === undefined ? -1 : this.#idle.findLastIndex(({ backend }) => backend === preferred);
-    if (own >= 0 && preferred !== undefined) preferred.session.reservation = undefined;
-    return this.#lease(own >= 0 ? own : this.#idle.findLastIndex(({ backend }) => backend.session.reservation === undefined));
+  lease(preferred?: BackendConnection, options = NO_OPTIONS): BackendConnection | undefined {
+    const isSuited = preferred !== undefined && areAmong(preferred.session.customOptions, options);
+    const own = isSuited ? this.#idle.findLastIndex(({ backend }) => backend === preferred) : -1;
+    if (own >= 0 && isSuited) preferred.session.reservation = undefined;
+    return this.#lease(own >= 0 ? own : this.#findSuited(options));
+  }
+
+  /** The index of an unreserved session in which no other options exist than these, and as many of these as possible. */
+  #findSuited(options: CustomOptions): number {
+    let [found, most] = [-1, -1];
+    for (let index = this.#idle.length - 1; index >= 0 && most < options.size; index -= 1) {
+      const session = this.#idle[index]?.backend.session;
+      if (session === undefined || session.reservation !== undefined || session.customOptions.size <= most) continue;
+      if (areAmong(session.customOptions, options)) [found, most] = [index, session.customOptions.size];
+    }
+    return found;
   }
 
   /** Leases the least recently used idle session whose reservation does not hold at the moment. */
   leaseReserved(): BackendConnection | undefined {
     const now = performance.now();
-    return this.#lease(this.#findOldest(({ reservation }) => (reservation?.heldUntil ?? 0) <= now));
+    return this.#lease(this.#findOldest(({ reservation }) => reservation !== undefined && reservation.heldUntil <= now));
   }
 
-  /** The earliest time at which a held session becomes available. */
+  /** The earliest time at which a held session becomes available; infinite if none is held. */
   get heldUntil(): number {
-    return Math.min(...this.#idle.map(({ backend }) => backend.session.reservation?.heldUntil ?? 0));
+    return Math.min(...this.#idle.map(({ backend }) => backend.session.reservation?.heldUntil ?? Number.POSITIVE_INFINITY));
   }
 
   #lease(index: number): BackendConnection | undefined {
@@ -232,6 +290,11 @@ export class OrganizationPool {
     return this.#close(this.#findOldest(() => true));
   }
 
+  /** Closes the least recently used idle session that is not reserved. @returns the session, if there was one */
+  closeUnreserved(): BackendConnection | undefined {
+    return this.#close(this.#idle.findIndex(({ backend }) => backend.session.reservation === undefined));
+  }
+
   /** Closes a session that has been idle since before `time`, except a lasting reservation. @returns the session, if there was one */
   closeIdleSince(time: number): BackendConnection | undefined {
     return this.#close(this.#idle.findIndex(({ backend, since }) => since < time && backend.session.reservation?.isLasting !== true));
@@ -252,6 +315,14 @@ export class OrganizationPool {
     idle.backend.end();
     return idle.backend;
   }
+}
+
+function optionsOf({ customOptions = NO_OPTIONS }: Waiter): CustomOptions {
+  return customOptions;
+}
+
+function isExact(options: CustomOptions, waiter: Waiter): boolean {
+  return areSame(options, optionsOf(waiter));
 }
 
 function cancelReservation(session: SessionState): void {

@@ -136,9 +136,14 @@ export class PoolFairness {
     return pool.isOfReaders && pool.size >= readersMaxOf(this.#limits.maxPerTenant);
   }
 
+  /** Whether the server may be asked for another session: where it has refused one, one at a time. */
+  mayTryFor(pool: OrganizationPool): boolean {
+    return !this.#isRefused(pool) || pool.opening === 0;
+  }
+
   /** Whether another session may be opened for this organization, if need be after closing another's idle one. */
   canGrow(pool: OrganizationPool): boolean {
-    if (this.#isRefused(pool) && pool.opening > 0) return false;
+    if (!this.mayTryFor(pool)) return false;
     return this.mayOpenFor(pool) || this.leastRecentlyUsedBeside(pool) !== undefined;
   }
 

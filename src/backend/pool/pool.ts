@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
+import type { CustomOptions } from '../../syntax/traits/session-state.ts';
 import { BusyPoll } from '../busy-poll.ts';
 import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
 import { discardState } from '../reset.ts';
@@ -104,11 +105,12 @@ export class Pool {
   /**
    * Returns an idle backend if there is one and no waiter is due for it.
    * @param preferred leased before others if it is idle; if it is reserved, then for the caller, even if others wait
+   * @param options the customized options that may exist in its session; default: none
    */
-  tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
+  tryAcquire(tenantId: string, preferred?: BackendConnection, options?: CustomOptions): BackendConnection | undefined {
     const own = this.#fairness.pools.get(tenantId);
     if (own === undefined || this.#closing.signal.aborted) return undefined;
-    return own.waiters > 0 && preferred?.session.reservation === undefined ? undefined : own.lease(preferred);
+    return own.waiters > 0 && preferred?.session.reservation === undefined ? undefined : own.lease(preferred, options);
   }
 
   /**
@@ -168,10 +170,16 @@ export class Pool {
       return;
     }
     if (own.waiters > 0) {
-      // It stays leased, now to the first waiter.
-      backend.receiver = NO_RECEIVER;
-      this.#settle(own, backend);
-      return;
+      // It stays leased, now to a waiter.
+      if (own.settleSuited(backend)) {
+        this.#fairness.forgetIfEmpty(own);
+        return;
+      }
+      if (own.wantsMore && this.#fairness.mayTryFor(own)) {
+        this.#drop(own, backend, 'unsuited');
+        this.#serve(own);
+        return;
+      }
     }
     own.leased.delete(backend);
     own.addIdle(backend);
@@ -256,18 +264,29 @@ export class Pool {
   /** Serves waiters of one organization: with idle sessions first, then with new ones within the limits. */
   #serve(own: OrganizationPool): void {
     while (own.wantsMore) {
-      const backend = own.lease();
-      if (backend !== undefined) this.#settle(own, backend);
-      else if (this.#mayOpen(own)) this.#open(own);
+      if (own.serveIdle()) this.#fairness.forgetIfEmpty(own);
+      else if (this.#mayOpen(own) || this.#replaceUnsuited(own)) this.#open(own);
       else if (!this.#serveReserved(own)) return;
     }
+  }
+
+  /**
+   * Closes an idle session, none of which suits those who wait, because of the customized options that exist there.
+   * @returns whether another may be opened in its place
+   */
+  #replaceUnsuited(own: OrganizationPool): boolean {
+    if (!this.#fairness.mayTryFor(own)) return false;
+    const closed = own.closeUnreserved();
+    if (closed === undefined) return false;
+    this.#ended(own, closed, 'unsuited');
+    return own.wantsMore && this.#mayOpen(own);
   }
 
   /** @returns whether a waiter was served with a reserved session */
   #serveReserved(own: OrganizationPool): boolean {
     const backend = own.leaseReserved();
     if (backend !== undefined) void this.release(own.tenantId, backend, true);
-    else if (own.idle > 0) this.#serveWhenFree(own);
+    else if (own.heldUntil < Number.POSITIVE_INFINITY) this.#serveWhenFree(own);
     return backend !== undefined;
   }
 
@@ -336,8 +355,10 @@ export class Pool {
     this.#serverFullRetries.refused(own);
     if (own.waiters === 0 || !isServerFull(failure)) return;
     const other = this.#fairness.leastRecentlyUsedBeside(own);
-    if (other === undefined) this.#limits.serverIsFull?.();
-    else this.#closeOldestIdle(other, 'evicted');
+    const unsuited = other === undefined ? own.closeUnreserved() : undefined;
+    if (other !== undefined) this.#closeOldestIdle(other, 'evicted');
+    else if (unsuited !== undefined) this.#ended(own, unsuited, 'unsuited');
+    else this.#limits.serverIsFull?.();
   }
 
   #adopt(own: OrganizationPool, backend: BackendConnection): void {

@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Waiter } from '../../backend/pool/organization-pool.ts';
 import { ServiceError } from '../../errors.ts';
+import type { CustomOptions } from '../../syntax/traits/session-state.ts';
 import { ClusterDownError, type ServedCluster } from '../clusters/served-cluster.ts';
 import type { PausedRequest } from '../moves/pauses.ts';
 import type { Tenant } from '../tenant.ts';
@@ -21,13 +22,15 @@ export class LeaseRequest implements Waiter, PausedRequest {
   tenant: Tenant;
   /** In whose queue it is; undefined while it is in that of the paused. */
   cluster: ServedCluster | undefined;
+  readonly customOptions: CustomOptions;
   readonly #host: LeaseRequestHost;
   /** A session over the wire belongs to one place; a request over HTTP runs wherever the organization is. */
   readonly #mayMove: boolean;
   #isOver = false;
 
-  constructor(tenant: Tenant, host: LeaseRequestHost, mayMove: boolean) {
+  constructor(tenant: Tenant, host: LeaseRequestHost, mayMove: boolean, customOptions: CustomOptions) {
     this.tenant = tenant;
+    this.customOptions = customOptions;
     this.#host = host;
     this.#mayMove = mayMove;
   }

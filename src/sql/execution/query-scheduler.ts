@@ -4,6 +4,7 @@ import { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
+import { optionsSetFirst } from '../../syntax/traits/side-effects.ts';
 import { withHint } from './error-hint-and-detail.ts';
 import { findStatement, forgetStatement, type KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
@@ -55,7 +56,8 @@ export class QueryScheduler {
   }
 
   async #runExclusively(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
-    return runQuery(await this.#router.lease(tenant, { door: 'http', ...disconnectOf(request) }), request);
+    const customOptions = optionsSetFirst([request]);
+    return runQuery(await this.#router.lease(tenant, { door: 'http', customOptions, ...disconnectOf(request) }), request);
   }
 
   /** Runs a quick statement on a backend whose pipeline others may enter. */
@@ -103,7 +105,8 @@ class ShareableQuery implements ShareableRequest {
   }
 
   fits(backend: BackendConnection): boolean {
-    return backend.session.settings.size === 0 && PreparedRun.isPossible(backend, this.#request, this.#known);
+    const { settings, customOptions } = backend.session;
+    return settings.size === 0 && customOptions.size === 0 && PreparedRun.isPossible(backend, this.#request, this.#known);
   }
 }
 

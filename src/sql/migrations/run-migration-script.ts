@@ -1,6 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
 import { lineAndColumnOfError } from '../../syntax/line-and-column.ts';
+import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { failureAt } from '../execution/statement-failure.ts';
 import type { Completion } from '../session/replies-and-completion.ts';
 import type { SqlSession } from '../session/sql-session.ts';
@@ -29,6 +30,7 @@ export async function runScript(
   for await (const { text, start } of script.inTurn(() => session.areStringsStandard)) {
     let parameters = 0;
     try {
+      session.makesOptions(sideEffectsOf(text).customOptions);
       await session.rewriteAhead(text);
       const completion = await session.run(text, [], {
         parameters: (types) => {

@@ -9,6 +9,7 @@ import { Deadline } from '../../runtime/deadline.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { Edits } from '../../syntax/edits.ts';
+import { type CustomOptions, withOptions } from '../../syntax/traits/session-state.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/encode-parameters.ts';
 import { extendedQuery } from './extended-query-messages.ts';
@@ -173,6 +174,7 @@ export class SqlSession implements Revocable, PipelineOwner {
    */
   expect(...sideEffects: readonly SideEffects[]): Promise<unknown> {
     this.#isClean = sideEffects.every(({ leavesState }) => leavesState === 'no');
+    for (const { customOptions } of sideEffects) this.makesOptions(customOptions);
     if (sideEffects.some(({ createsFromQuery }) => createsFromQuery)) this.mayChangeSchema();
     this.#changesDefaults = sideEffects.some(({ changesDefaults }) => changesDefaults);
     // currval() and lastval() must not return what another client's statements got from a sequence.
@@ -182,6 +184,12 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** Notes that something has changed that only a reset undoes. */
   mustBeReset(): void {
     this.#mustBeReset = true;
+  }
+
+  /** Notes that these customized options may exist in the backend's session from now on. */
+  makesOptions(options: CustomOptions): void {
+    const { session } = this.lease.backend;
+    session.customOptions = withOptions(session.customOptions, options);
   }
 
   /** Notes that tables or types may change without a command tag that says so. */

@@ -10,6 +10,41 @@ export const MAX_CUSTOM_SETTINGS = 100;
 const MAX_CUSTOM_MENTIONS = 1_000;
 
 /**
+ * Names of customized options (`my.own`), in lower case. Once set, even locally, an option exists in its session for good: it is empty
+ * where a new session has NULL. A set is never changed, so identical sets are known to be equal.
+ */
+export type CustomOptions = ReadonlySet<string>;
+
+export const NO_OPTIONS: CustomOptions = new Set();
+/** Stands for options whose names are not known. */
+export const UNNAMED_OPTIONS = '*';
+
+/** Whether all of `some` are among `others`. */
+export function areAmong(some: CustomOptions, others: CustomOptions): boolean {
+  if (some === others) return true;
+  if (some.size > others.size) return false;
+  for (const name of some) if (!others.has(name)) return false;
+  return true;
+}
+
+export function areSame(some: CustomOptions, others: CustomOptions): boolean {
+  return some.size === others.size && areAmong(some, others);
+}
+
+/** The customized options among settings: their names have two parts or more. */
+export function optionsAmong(settings: Iterable<string>): CustomOptions {
+  const names = [...settings].filter((name) => name.includes('.'));
+  return names.length === 0 ? NO_OPTIONS : new Set(names.map((name) => name.toLowerCase()));
+}
+
+/** @returns `some` itself if there is nothing to add */
+export function withOptions(some: CustomOptions, others: CustomOptions): CustomOptions {
+  if (areAmong(others, some)) return some;
+  const names = new Set([...some, ...others]);
+  return names.size <= MAX_CUSTOM_SETTINGS ? names : new Set([...[...names].slice(0, MAX_CUSTOM_SETTINGS), UNNAMED_OPTIONS]);
+}
+
+/**
  * A pattern for a keyword with which a statement begins: at the start, after a semicolon or a comment, in a block. It finds the
  * keyword first and then looks back, because a pattern that begins with white space would read long white space repeatedly.
  * @param follower pattern of what has to follow; it is tested first, because that costs less
@@ -69,14 +104,15 @@ export function withoutLocalSettings(text: string): string {
 }
 
 const CUSTOM_NAME = String.raw`"?[a-z_][\w$]*"?(?:\s*\.\s*"?[\w$]+"?)+`;
-const CUSTOM_SET = new RegExp(String.raw`\bset\s+(?:session\s+)?(${CUSTOM_NAME})\s*(?:=|to\b)`, 'gi');
+const CUSTOM_SET = new RegExp(String.raw`\bset\s+(?:(?:session|local)\s+)?(${CUSTOM_NAME})\s*(?:=|to\b)`, 'gi');
+const CUSTOM_RESET = new RegExp(String.raw`\breset\s+(${CUSTOM_NAME})`, 'gi');
 const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_][\w$]*\.[\w$.]+)'/gi;
 /**
  * A setting's name that is an expression, or that the patterns above do not read: it has other letters, or a comment beside it. So
  * has a name of `set_config` that is quoted, or followed by a comment.
  */
 const UNKNOWN_SETTING = new RegExp(
-  String.raw`\bset_config\b(?!\s*\(\s*'[\w$.]+'\s*,)|\bu&"[^"]*\\|${atStatementStart('set')}(?:\s+(?:session\s+)?(?!${CUSTOM_NAME}\s*(?:=|to\b))[^\s=;.]+\s*(?:\.|\/\*|--)|(?:\s+session)?\s*(?:\/\*|--))`,
+  String.raw`\bset_config\b(?!\s*\(\s*'[\w$.]+'\s*,)|\bu&"[^"]*\\|${atStatementStart('set')}(?:\s+(?:(?:session|local)\s+)?(?!${CUSTOM_NAME}\s*(?:=|to\b))[^\s=;.]+\s*(?:\.|\/\*|--)|(?:\s+(?:session|local))?\s*(?:\/\*|--))`,
   'i',
 );
 
@@ -87,16 +123,37 @@ const UNKNOWN_SETTING = new RegExp(
  * @see https://www.postgresql.org/docs/current/runtime-config-custom.html
  */
 export function customSettings(lasting: string): readonly string[] | undefined {
+  const names = namesIn(lasting, [CUSTOM_SET, CUSTOM_SET_CONFIG]);
+  return names && [...names];
+}
+
+/** @returns undefined if there are too many of them, or too many mentions of them */
+function namesIn(text: string, patterns: readonly RegExp[]): Set<string> | undefined {
   const names = new Set<string>();
   let mentions = 0;
-  for (const pattern of [CUSTOM_SET, CUSTOM_SET_CONFIG]) {
-    for (const [, name = ''] of lasting.matchAll(pattern)) {
+  for (const pattern of patterns) {
+    for (const [, name = ''] of text.matchAll(pattern)) {
       names.add(name.replace(/[\s"]+/g, '').toLowerCase());
       mentions += 1;
       if (names.size > MAX_CUSTOM_SETTINGS || mentions > MAX_CUSTOM_MENTIONS) return undefined;
     }
   }
-  return [...names];
+  return names;
+}
+
+const MAY_MAKE_OPTIONS = /\bset_config\b|\b(?:re)?set\s/i;
+/** A SET whose name is put together when it runs: `EXECUTE format('SET LOCAL my.%I = …')`. */
+const COMPUTED_SET = /\bset\s+(?:(?:session|local)\s+)?(?:"?[a-z_][\w$]*"?\s*\.\s*)?"?(?:%|'\s*\|\|)/i;
+
+/**
+ * The customized options that may exist in a session once this text has run, also those that it sets until the end of the transaction
+ * or resets. Those that a function sets are not seen.
+ */
+export function customOptions(text: string): CustomOptions {
+  if (!MAY_MAKE_OPTIONS.test(text)) return NO_OPTIONS;
+  const names = namesIn(text, [CUSTOM_SET, CUSTOM_SET_CONFIG, CUSTOM_RESET]);
+  if (names === undefined || setsUnknownSettings(text) || COMPUTED_SET.test(text)) return new Set([...(names ?? []), UNNAMED_OPTIONS]);
+  return names.size === 0 ? NO_OPTIONS : names;
 }
 
 /** @param lasting the result of {@link withoutLocalSettings} */

@@ -3,11 +3,14 @@ import { eachStatement } from '../split-statements.ts';
 import type { LexerOptions } from '../tokens/scanner.ts';
 import {
   atStatementStart,
+  type CustomOptions,
   changesDefaults,
+  customOptions,
   customSettings,
   isFollowed,
   type LeavesState,
   mayChangeSession,
+  NO_OPTIONS,
   setsUnknownSettings,
   withoutLocalSettings,
 } from './session-state.ts';
@@ -25,6 +28,8 @@ export interface SessionTraits {
   readonly customSettings: readonly string[];
   /** The text may change settings whose names it does not show, or too many of them. */
   readonly setsUnknownSettings: boolean;
+  /** Customized options that may exist in the session afterwards, whether or not they are still set. */
+  readonly customOptions: CustomOptions;
   /** The text may take or release session-level advisory locks. */
   readonly touchesAdvisoryLocks: boolean;
   /** The text mentions currval or lastval, which return the last value that a sequence gave to this session. */
@@ -65,6 +70,7 @@ export const NO_TRAITS: SessionTraits = {
   changesSettings: false,
   customSettings: [],
   setsUnknownSettings: false,
+  customOptions: NO_OPTIONS,
   touchesAdvisoryLocks: false,
   readsSequenceState: false,
   callsSequenceFunction: false,
@@ -125,6 +131,7 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     changesSettings: mayChangeSession(text),
     customSettings: custom ?? [],
     setsUnknownSettings: custom === undefined || setsUnknownSettings(lasting),
+    customOptions: customOptions(text),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     callsSequenceFunction: SEQUENCE_READ_CALL.test(text),

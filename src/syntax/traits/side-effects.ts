@@ -2,7 +2,18 @@ import { lowerCase } from '../tokens/characters.ts';
 import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../tokens/scanner.ts';
 import { STATELESS_NAMES } from './harmless-functions.ts';
 import { objectChanges } from './object-changes.ts';
-import { changesDefaults, endsWithTransaction, type LeavesState, setsLocally, updatesSettings } from './session-state.ts';
+import {
+  type CustomOptions,
+  changesDefaults,
+  customOptions,
+  endsWithTransaction,
+  type LeavesState,
+  NO_OPTIONS,
+  setsLocally,
+  UNNAMED_OPTIONS,
+  updatesSettings,
+  withOptions,
+} from './session-state.ts';
 
 /** What a statement may change in its session beyond its transaction. */
 export interface SideEffects {
@@ -16,6 +27,8 @@ export interface SideEffects {
   readonly createsFromQuery: boolean;
   /** The statement only reads or writes rows. If it fails, it has had no effect, and may run again. */
   readonly isPlain: boolean;
+  /** Customized options that may exist in the session afterwards, even if it is reset. */
+  readonly customOptions: CustomOptions;
 }
 
 const PLAIN = new Set(['select', 'insert', 'update', 'delete', 'merge', 'with', 'values', 'table']);
@@ -39,16 +52,25 @@ const UNKNOWN: SideEffects = {
   changesDefaults: false,
   createsFromQuery: false,
   isPlain: false,
+  customOptions: NO_OPTIONS,
 };
+const UNKNOWN_WITH_OPTIONS: SideEffects = { ...UNKNOWN, customOptions: new Set([UNNAMED_OPTIONS]) };
+
+/** Those of a text that is not read. */
+function unknownEffects(sql: string): SideEffects {
+  return MAY_SET.test(sql) ? UNKNOWN_WITH_OPTIONS : UNKNOWN;
+}
+
+const MAY_SET = /^\s*(?:set|reset|do|call|alter|create)\b|\bset_config\b/i;
 
 /**
  * Decides by a statement's text whether its session must be reset before another caller gets it. A command or function that is
  * not known to be harmless requires a reset. Functions that triggers, views and operators call are not seen.
  */
 export function sideEffectsOf(sql: string): SideEffects {
-  if (sql.length > TEXT_MAX_CHARACTERS) return UNKNOWN;
+  if (sql.length > TEXT_MAX_CHARACTERS) return unknownEffects(sql);
   const tokens = tokensOf(sql);
-  if (tokens === undefined) return UNKNOWN;
+  if (tokens === undefined) return unknownEffects(sql);
   const createsFromQuery = objectChanges(sql)?.createsFromQuery === true;
   const isPlain = PLAIN.has(tokens[0]?.text ?? '') && !createsFromQuery;
   const leavesState = leavesNothing(sql, tokens) ? 'no' : 'unknown';
@@ -58,7 +80,45 @@ export function sideEffectsOf(sql: string): SideEffects {
     leavesState,
     changesDefaults: !isPlain && changesDefaults(sql),
     readsSequences: tokens.some((token) => isSequenceRead(sql, token)) || (leavesState !== 'no' && SEQUENCE_READ_ANYWHERE.test(sql)),
+    customOptions: maySetOptions(sql, tokens) ? customOptions(sql) : NO_OPTIONS,
   };
+}
+
+const SETTING_COMMANDS = new Set(['set', 'reset', 'do', 'call', 'alter', 'create']);
+const SET_CONFIG = /set_config|^U&/i;
+
+function maySetOptions(sql: string, tokens: readonly SqlToken[]): boolean {
+  if (SETTING_COMMANDS.has(tokens[0]?.text ?? '')) return true;
+  return tokens.some(({ kind, start, end }) => isIdentifier(kind) && SET_CONFIG.test(sql.slice(start, end)));
+}
+
+const SETS_FIRST = /^\s*(?:set\s|select\s+(?:pg_catalog\s*\.\s*)?set_config\b)/i;
+
+/**
+ * The customized options that statements set before any of them can read one. It makes no difference to such statements whether the
+ * options exist in the session already.
+ */
+export function optionsSetFirst(statements: Iterable<{ readonly sql: string }>): CustomOptions {
+  let names = NO_OPTIONS;
+  for (const { sql } of statements) {
+    if (!SETS_FIRST.test(sql) || sql.length > TEXT_MAX_CHARACTERS) break;
+    const tokens = tokensOf(sql);
+    if (tokens === undefined || !onlySets(tokens)) break;
+    names = withOptions(names, customOptions(sql));
+  }
+  return names;
+}
+
+const SELECT_WORDS = new Set(['select', 'pg_catalog', 'set_config', 'as', 'true', 'false', 'text', 'null']);
+
+/** SET, or a SELECT that only calls `set_config`, with constants and parameters. */
+function onlySets(tokens: readonly SqlToken[]): boolean {
+  if (tokens[0]?.text === 'set') return true;
+  return tokens.every(({ kind, text }, at) => {
+    const before = tokens[at - 1]?.text;
+    if (text === '(') return before === 'set_config';
+    return !isIdentifier(kind) || SELECT_WORDS.has(text) || before === 'as';
+  });
 }
 
 function leavesNothing(sql: string, tokens: readonly SqlToken[]): boolean {
@@ -85,7 +145,7 @@ export class SideEffectsCache {
     if (known !== undefined) return known;
     this.#charactersLeft -= sql.length;
     // The text is not stored either: with many long keys of equal length, V8 has to compare each with all others.
-    if (this.#charactersLeft < 0) return UNKNOWN;
+    if (this.#charactersLeft < 0) return unknownEffects(sql);
     const sideEffects = sideEffectsOf(sql);
     this.#known.set(sql, sideEffects);
     return sideEffects;

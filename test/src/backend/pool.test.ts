@@ -4,6 +4,7 @@ import type { OpenBackend } from '../../../src/backend/pool/organization-pool.ts
 import { Pool, type PoolLimits } from '../../../src/backend/pool/pool.ts';
 import { runCommand } from '../../../src/backend/run-command.ts';
 import { ServiceError } from '../../../src/errors.ts';
+import type { CustomOptions } from '../../../src/syntax/traits/session-state.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
 import { queryMessage } from '../../support/raw-session.ts';
@@ -58,6 +59,52 @@ describe('the pool', () => {
     await pool.release('a', backend, true);
     expect(pool.tryAcquire('b')).toBeUndefined();
     expect(await acquire(pool, 'b', open)).not.toBe(backend);
+  });
+
+  describe('where customized options exist in some sessions', () => {
+    const OWN = new Set(['my.own']);
+    const acquireWith = (customOptions: CustomOptions) =>
+      new Promise<BackendConnection>((resolve, reject) => {
+        pool.enqueue('a', { open, customOptions, settle: (result) => (result instanceof ServiceError ? reject(result) : resolve(result)) });
+      });
+
+    it('lends them to those only who have set the options, and these first', async () => {
+      const [first, second] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
+      first.session.customOptions = OWN;
+      await pool.release('a', first, true);
+      await pool.release('a', second, true);
+      expect(pool.tryAcquire('a', first, new Set(['my.other']))).toBe(second);
+      expect(pool.tryAcquire('a', first)).toBeUndefined();
+      expect(pool.tryAcquire('a', undefined, new Set(['my.own', 'my.other']))).toBe(first);
+    });
+
+    it('replaces one that suits nobody who waits', async () => {
+      poolOf({ maxPerTenant: 1 });
+      const backend = await acquireWith(OWN);
+      backend.session.customOptions = OWN;
+      await pool.release('a', backend, true);
+      expect(pool.tryAcquire('a')).toBeUndefined();
+      const fresh = await acquire(pool, 'a', open);
+      expect(fresh).not.toBe(backend);
+      expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 1 });
+      const waiting = acquire(pool, 'a', open);
+      fresh.session.customOptions = OWN;
+      await pool.release('a', fresh, true);
+      expect(await waiting).not.toBe(fresh);
+    });
+
+    it('gives one to a waiter whom it suits, and keeps another for who waits longer', async () => {
+      poolOf({ maxPerTenant: 2 });
+      const [own, other] = [await acquireWith(OWN), await acquire(pool, 'a', open)];
+      own.session.customOptions = OWN;
+      const clean = acquire(pool, 'a', open);
+      const suited = acquireWith(OWN);
+      await pool.release('a', own, true);
+      expect(await suited).toBe(own);
+      expect(await isSettled(clean)).toBe(false);
+      await pool.release('a', other, true);
+      expect(await clean).toBe(other);
+    });
   });
 
   it('serves waiters in order', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { SideEffectsCache, sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
+import { optionsSetFirst, SideEffectsCache, sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
 
 describe('leaves nothing behind:', () => {
   test.each([
@@ -152,5 +152,38 @@ test('more tokens than are looked at are a doubt', () => {
     changesDefaults: false,
     createsFromQuery: false,
     isPlain: false,
+    customOptions: new Set(),
+  });
+});
+
+describe('customized options', () => {
+  test.each([
+    ['set my.own = 1', ['my.own']],
+    ['SET LOCAL "My".own TO 1', ['my.own']],
+    ["select set_config('my.own', $1, true), set_config('my.other', 'x', false)", ['my.own', 'my.other']],
+    ['select set_config($1, $2, true)', ['*']],
+    ['reset my.own', ['my.own']],
+    ["do $$begin perform set_config('my.own', '1', true); end$$", ['my.own']],
+    ["do $$begin execute 'set local my.' || 'own = 1'; end$$", ['*']],
+    ["alter role current_user set my.own = 'x'", ['my.own']],
+    ["select set_config('work_mem', '1MB', true)", []],
+    ['set local work_mem = 1000', []],
+    ["insert into texts values ('set my.own = 1')", []],
+    ['update t set part.field = 1', []],
+    [`select set_config($1, $2, true), '${' '.repeat(70_000)}'`, ['*']],
+  ])('may exist after %s', (sql, names) => expect([...sideEffectsOf(sql).customOptions]).toEqual(names));
+
+  test.each<[readonly string[], readonly string[]]>([
+    [["select set_config('my.own', $1, true)", 'select 1'], ['my.own']],
+    [
+      ["set local my.own = 'x'", "select set_config('my.other', 'y', true) as other", 'select 1', 'set my.third = 1'],
+      ['my.own', 'my.other'],
+    ],
+    [['select 1', "set local my.own = 'x'"], []],
+    [["select set_config('my.own', current_setting('my.own', true), true)"], []],
+    [["select set_config('my.own', 'x', true) from notes"], []],
+    [["select set_config('my.own', (select 'x'), true)"], []],
+  ])('are set first by %j', (statements, names) => {
+    expect([...optionsSetFirst(statements.map((sql) => ({ sql })))]).toEqual(names);
   });
 });
