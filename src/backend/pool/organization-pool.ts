@@ -30,7 +30,7 @@ interface Waiting {
 /** How many waiters are considered for a backend: those that have waited longest. */
 const MAX_CONSIDERED = 16;
 /** For this long the first waiter may be passed over by those whom a backend suits better. Then one is opened for it. */
-const PASSED_OVER_MS = 20;
+const PASSED_OVER_MS = 100;
 
 /** A session that has been given up, whose process has not ended yet. */
 export interface Leaving {
