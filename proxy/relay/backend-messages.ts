@@ -1,6 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
+import { Request } from '../../src/backend/reply-queue-entries.ts';
+import { mentionsServerStatement, stalenessOf } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observation } from '../../src/observation.ts';
 import {
@@ -22,7 +23,7 @@ import { DescribeReply, StringsReply } from '../prepared/describe-reply-reader.t
 import type { Effect } from '../prepared/pending-changes.ts';
 import { ShapeChanged } from '../prepared/statement-preparation.ts';
 import { Reason } from './input-gate.ts';
-import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from './recognized-errors.ts';
+import { isCanceled, isMissing, isServerStatementMissing, STALE_PLAN } from './recognized-errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
 import { endByError, endingOf } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
@@ -205,11 +206,12 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
  * Whether the request can run again instead of reporting the error. The client must not see that a statement which Postern
  * prepared has become invalid, nor that a cancel request for another client has hit its request.
  */
-function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
+function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link, replies }: WireSession, error: ErrorFields): boolean {
   if (!inFlight.isUnanswered) return false;
   // Only once, because a client's function can raise the same error.
   if (isServerStatementMissing(error)) return attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
-  return (usesRepeated && isStalePlan(error)) || (link.mayMeetForeignCancel && isCanceled(error));
+  if (link.mayMeetForeignCancel && isCanceled(error)) return true;
+  return usesRepeated && attempt !== 'second' && stalenessOf(error, replies.kind !== Request.bind) !== undefined;
 }
 
 /** The replacements made in the statement that an error is about. */
@@ -229,10 +231,19 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
       endByError(session, new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
     return;
   }
-  if (isStalePlan(fields) && fields !== STALE_PLAN) session.services.registry.invalidate();
+  if (fields !== STALE_PLAN) forgetIfStale(session, fields);
   if (session.attempt === 'discarded') return;
   const batch = (subject as RequestEnd | undefined)?.batch;
   if (batch !== undefined) batch.sqlstate = fields.code;
+}
+
+/** Whoever prepares the text from now on gets another server statement. Those who have this one get the error that PostgreSQL gives them. */
+function forgetIfStale({ services, bound, replies }: WireSession, fields: ErrorFields): void {
+  const { kind } = replies;
+  const staleness = stalenessOf(fields, kind !== Request.bind);
+  if (staleness === 'invalidate') services.registry.invalidate();
+  else if (staleness !== undefined && bound !== undefined && (kind === Request.bind || kind === Request.execute))
+    services.registry.forget(bound);
 }
 
 function receiveCompletion(session: WireSession, buffer: Buffer, start: number, end: number): void {

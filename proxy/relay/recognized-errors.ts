@@ -12,11 +12,6 @@ export const STALE_PLAN: ErrorFields = {
   routine: 'RevalidateCachedQuery',
 };
 
-/** Whether the error says that a statement's result type has changed since it was prepared. */
-export function isStalePlan({ code, message }: ErrorFields): boolean {
-  return code === '0A000' && message.startsWith('cached plan');
-}
-
 /** Whether the error says that a prepared statement does not exist. */
 export function isMissing({ code }: ErrorFields): boolean {
   return code === '26000';

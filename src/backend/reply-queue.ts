@@ -102,6 +102,11 @@ export class ReplyQueue {
     return this.length === 0 ? undefined : this.#subject(0);
   }
 
+  /** The request that is answered next. */
+  get kind(): RequestKind | undefined {
+    return this.length === 0 ? undefined : this.#firstKind;
+  }
+
   /** Whether a Query of Postern's own is being answered, and not a message added to a client's batch. */
   get answeringOurs(): boolean {
     return this.skipping && this.#firstKind === Request.query;

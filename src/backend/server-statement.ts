@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { ErrorFields } from '../protocol/error-fields.ts';
 import type { StatementShape } from '../protocol/statement-shape.ts';
 import type { StatementLatency } from './statement-latency.ts';
 
@@ -49,4 +50,29 @@ export function newServerStatement(definition: Buffer, context?: string, hasEsca
 export function definitionToReprepare(definition: Buffer, shape: StatementShape | undefined): Buffer {
   if (shape?.parameters === undefined) return definition;
   return Buffer.concat([definition.subarray(0, definition.indexOf(0) + 1), shape.parameters]);
+}
+
+/**
+ * What an error says of the plan of a statement that had been prepared. `invalidate`: tables or types have changed unnoticed. `forget`:
+ * the statement may not fit the database any more. `check`: perhaps only its parameters have other types now.
+ */
+export type Staleness = 'invalidate' | 'forget' | 'check' | undefined;
+
+/** The columns of the result have changed (0A000), or what the plan has the OID of is looked up in vain (XX000). */
+const CHANGED_SCHEMA = /^(?:cached plan must not|cache lookup failed for|could not open relation with OID) /;
+/** Its presence on the backend (26000, invalid_sql_statement_name), what it names (class 42), or another use of an OID. */
+const STALE_PLAN = /^(?:0A000|26000|42...|XX000)$/;
+/** A parameter's type does not take the value. */
+const REFUSED_PARAMETER = /^2[23]/;
+/** What raises the errors of PL/pgSQL's RAISE: a function's own, with any code. */
+const RAISE = 'exec_stmt_raise';
+
+/**
+ * A plan refers to objects that may have been changed, or dropped and made anew, since it was made. Such a statement has had no effect.
+ * @param isBound the statement had its parameters: it was being executed
+ * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+export function stalenessOf({ code, message, routine }: ErrorFields, isBound: boolean): Staleness {
+  if (STALE_PLAN.test(code) && routine !== RAISE) return CHANGED_SCHEMA.test(message) ? 'invalidate' : 'forget';
+  return !isBound && REFUSED_PARAMETER.test(code) ? 'check' : undefined;
 }

@@ -18,6 +18,8 @@ export interface ReplyHandler {
   parameters?(types: readonly number[], body: Buffer): void;
   /** RowDescription: the columns to come; or NoData, which has no columns and no body. */
   fields?(fields: readonly FieldDescription[], body?: Buffer): void;
+  /** BindComplete: the statement has been planned with its parameters. */
+  bound?(): void;
   /** The body of a DataRow is `source[start..end)`. It may be overwritten after the call, as the body of any other message. */
   row?(source: Buffer, start: number, end: number): void;
   completed?(tag: CommandTag): void;
@@ -109,6 +111,9 @@ export class ReplyReader {
       case BackendType.NoData:
         handler.fields?.([]);
         return;
+      case BackendType.BindComplete:
+        handler.bound?.();
+        return;
       case BackendType.CommandComplete:
         handler.completed?.(decodeCommandComplete(this.#body()));
         return;
@@ -128,7 +133,7 @@ export class ReplyReader {
         handler.copied?.(this.#scanner.buffer, this.#scanner.start, this.#scanner.end);
         return;
       default:
-      // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyDone: nothing to do.
+      // ParseComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyDone: nothing to do.
     }
   }
 

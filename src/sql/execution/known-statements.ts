@@ -1,11 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ServerStatement } from '../../backend/server-statement.ts';
+import { type ServerStatement, type Staleness, stalenessOf } from '../../backend/server-statement.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
+import { ServiceError } from '../../errors.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
 import { isSameShape } from '../../protocol/statement-shape.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
+import { canBePreparedAgain } from '../../syntax/traits/preparable.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
@@ -78,7 +80,7 @@ export function rememberStatement(
   described: DescribedStatement,
   schemaVersion: number,
 ): void {
-  if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
+  if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain || !canBePreparedAgain(sql)) return;
   const registry = registryOf(lease.tenant.organization);
   if (registry.schemaVersion !== schemaVersion) return;
   const server = serverStatement(registry, sql, lease.tenant, described.description);
@@ -100,10 +102,17 @@ function serverStatement(registry: StatementRegistry, sql: string, tenant: Tenan
   return server;
 }
 
-/** Makes the next run describe the statement again, and prepare it under another name. */
-export function forgetStatement({ backend, tenant }: Pick<Lease, 'backend' | 'tenant'>, { server }: KnownStatement): void {
+/** Makes the next run describe the statement again, and prepare it under another name, unless it is only to be checked. */
+export function forgetIfStale(
+  { backend, tenant }: Pick<Lease, 'backend' | 'tenant'>,
+  { server }: KnownStatement,
+  staleness: Staleness,
+): void {
+  if (staleness === 'check') return;
   backend.session.unprepare(server);
-  registryOf(tenant.organization).forget(server);
+  const registry = registryOf(tenant.organization);
+  if (staleness === 'forget') registry.forget(server);
+  else registry.invalidate();
 }
 
 /**
@@ -117,12 +126,8 @@ function contextOf({ organization }: Tenant): string {
 
 const AS_WRITTEN = 'as written';
 
-/**
- * @returns whether a statement may have failed because something changed after it was prepared: the columns of its result (0A000,
- * feature_not_supported), its presence on the backend (26000, invalid_sql_statement_name), or the objects that it names (class 42).
- * Such a statement has had no effect.
- * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
- */
-export function mayBeStale(error: unknown): boolean {
-  return error instanceof PostgresError && /^(?:0A000|26000|42...)$/.test(error.fields.code);
+/** As `stalenessOf` says of an error of Postgres, and of the encoding of parameters, whose types are remembered. */
+export function stalenessOfRun(error: unknown, isBound: boolean): Staleness {
+  if (error instanceof ServiceError) return error.kind === 'invalid_request' ? 'check' : undefined;
+  return error instanceof PostgresError ? stalenessOf(error.fields, isBound) : undefined;
 }

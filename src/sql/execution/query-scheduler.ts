@@ -6,7 +6,7 @@ import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { optionsSetFirst } from '../../syntax/traits/side-effects.ts';
 import { withHint } from './error-hint-and-detail.ts';
-import { findStatement, forgetStatement, type KnownStatement } from './known-statements.ts';
+import { findStatement, forgetIfStale, type KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { QuerySlot } from './query-slot.ts';
 import { PreparedRun } from './run-prepared.ts';
@@ -55,9 +55,9 @@ export class QueryScheduler {
     return multiplexer.find(new ShareableQuery(request, known), performance.now(), 'quick', isAwaited);
   }
 
-  async #runExclusively(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
+  async #runExclusively(tenant: Tenant, request: QueryRequest, isFresh = false): Promise<QueryReply> {
     const customOptions = optionsSetFirst([request]);
-    return runQuery(await this.#router.lease(tenant, { door: 'http', customOptions, ...disconnectOf(request) }), request);
+    return runQuery(await this.#router.lease(tenant, { door: 'http', customOptions, ...disconnectOf(request) }), request, isFresh);
   }
 
   /** Runs a quick statement on a backend whose pipeline others may enter. */
@@ -72,18 +72,18 @@ export class QueryScheduler {
 
   #enter(tenant: Tenant, shared: SharedPipeline, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     return new Promise((resolve, reject) => {
-      const runExclusively = () => this.#runExclusively(tenant, request).then(resolve, reject);
+      const runExclusively = (isFresh: boolean) => this.#runExclusively(tenant, request, isFresh).then(resolve, reject);
       const slot = new QuerySlot(tenant, shared, this.#multiplexers.of(tenant.organization), request, () => {
         this.#observe(REQUEUED);
-        void runExclusively();
+        void runExclusively(false);
       });
       new PreparedRun(slot, request, known, {
         replied: resolve,
         failed: (error) => reject(withHint(error)),
-        stale: () => {
-          forgetStatement(slot, known);
+        stale: (staleness) => {
+          forgetIfStale(slot, known, staleness);
           void slot.end();
-          void runExclusively();
+          void runExclusively(true);
         },
       }).start();
     });

@@ -16,18 +16,24 @@ import { withCompletion } from './error-hint-and-detail.ts';
 import {
   DescribedStatement,
   findStatement,
-  forgetStatement,
+  forgetIfStale,
   type KnownStatement,
-  mayBeStale,
   rememberStatement,
+  stalenessOfRun,
 } from './known-statements.ts';
 import type { QueryRequest } from './query-request-and-reply.ts';
 
 /**
  * Runs a statement in a session. One that this backend has prepared runs at once. Any other is described first, because rows cannot
  * be encoded before the types of their columns are known.
+ * @param isFresh as in {@link runQuery}
  */
-export async function runStatement(session: SqlSession, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
+export async function runStatement(
+  session: SqlSession,
+  request: QueryRequest,
+  body: ReplyBody,
+  isFresh: boolean,
+): Promise<StatementOutcome> {
   const { sql, params = [] } = request;
   const startedAt = performance.now();
   const known = findStatement(session.lease.tenant, sql);
@@ -35,15 +41,15 @@ export async function runStatement(session: SqlSession, request: QueryRequest, b
   checkParameterLimit(params);
   await session.rewriteAhead(sql);
   const run = new QueryRun(session, request, body, known?.sideEffects ?? sideEffectsOf(sql));
-  if (known !== undefined && session.lease.backend.session.prepared.use(known.server)) {
-    try {
-      return await run.prepared(known.described, known.server.name, startedAt);
-    } catch (error) {
-      if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
-      forgetStatement(session.lease, known);
-    }
+  if (isFresh || known === undefined || !session.lease.backend.session.prepared.use(known.server)) return run.described(startedAt, isFresh);
+  try {
+    return await run.prepared(known.described, known.server.name, startedAt);
+  } catch (error) {
+    const staleness = run.hasRows || session.status !== 'I' ? undefined : stalenessOfRun(error, run.isBound);
+    if (staleness === undefined) throw error;
+    forgetIfStale(session.lease, known, staleness);
   }
-  return run.described(startedAt);
+  return run.described(startedAt, true);
 }
 
 /**
@@ -53,6 +59,7 @@ export async function runStatement(session: SqlSession, request: QueryRequest, b
 const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
 
 class QueryRun {
+  isBound = false;
   hasRows = false;
   readonly #session: SqlSession;
   readonly #request: QueryRequest;
@@ -75,16 +82,20 @@ class QueryRun {
     return this.#finish(statement, values, name, startedAt);
   }
 
-  /** Describes a statement and runs it. One that has been run before is prepared, because it is likely to be run again. */
-  async described(startedAt: number): Promise<StatementOutcome> {
+  /**
+   * Describes a statement and runs it. One that has been run before is prepared, because it is likely to be run again.
+   * @param isFresh as in {@link runQuery}: it is not prepared
+   */
+  async described(startedAt: number, isFresh: boolean): Promise<StatementOutcome> {
     const session = this.#session;
     const { sql } = this.#request;
     const known = findStatement(session.lease.tenant, sql);
     const types = TypeCatalog.of(session);
     await this.#begin();
-    const description = await (known === undefined ? describeStatement(session, sql) : prepareStatement(session, sql, known.server));
+    const prepared = isFresh ? undefined : known?.server;
+    const description = await (prepared === undefined ? describeStatement(session, sql) : prepareStatement(session, sql, prepared));
     const statement = await this.#describedStatement(known, description, types);
-    return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), known?.server.name, startedAt);
+    return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), prepared?.name, startedAt);
   }
 
   async #describedStatement(known: KnownStatement | undefined, description: Description, types: TypeCatalog): Promise<DescribedStatement> {
@@ -128,7 +139,10 @@ class QueryRun {
       this.hasRows = true;
       isCut = !(await body.flowInParts(result.rowInParts(source, start)));
     };
-    const replies = session.repliesTo(this.#request.sql, { row, largeRow, interrupt: () => body.interrupt() });
+    const bound = () => {
+      this.isBound = true;
+    };
+    const replies = session.repliesTo(this.#request.sql, { bound, row, largeRow, interrupt: () => body.interrupt() });
     const running = session.request([bindAndExecute(values, name)], replies);
     const committed = this.#request.readOnly ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, committed]);

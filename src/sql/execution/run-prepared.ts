@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
+import type { Staleness } from '../../backend/server-statement.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
@@ -15,15 +16,15 @@ import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/replies-and-completion.ts';
 import { withEndOfSetting } from '../session/warnings.ts';
 import { withCompletion } from './error-hint-and-detail.ts';
-import { type KnownStatement, mayBeStale } from './known-statements.ts';
+import { type KnownStatement, stalenessOfRun } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 
 /** Is notified how a run ends. One of these methods is called, once. */
 export interface RunListener {
   replied(reply: QueryReply): void;
   failed(error: unknown): void;
-  /** The statement has to be prepared again. The session can still be used, and the listener has to end it. */
-  stale(): void;
+  /** The statement has to be described again. The session can still be used, and the listener has to end it. */
+  stale(staleness: NonNullable<Staleness>): void;
 }
 
 /** Where a statement runs: in a session of its own, or in a slot of a shared pipeline. */
@@ -58,6 +59,7 @@ export class PreparedRun implements Replies {
   readonly #body: ReplyBody;
   readonly #result: ResultWriter;
   #done: DoneSettler | undefined;
+  #isBound = false;
   #hasRows = false;
   #isCut = false;
 
@@ -95,8 +97,14 @@ export class PreparedRun implements Replies {
       void this.#host.expect(sideEffects);
       this.#host.send([bindAndExecute(values, server.name)], this, [], (ended) => this.#settle(ended));
     } catch (error) {
-      this.#fail(error instanceof Error ? error : new Error('the statement could not be sent', { cause: error }));
+      const staleness = stalenessOfRun(error, false);
+      if (staleness !== undefined) this.#listener.stale(staleness);
+      else this.#fail(error instanceof Error ? error : new Error('the statement could not be sent', { cause: error }));
     }
+  }
+
+  bound(): void {
+    this.#isBound = true;
   }
 
   row(source: Buffer, start: number, end: number): void {
@@ -119,9 +127,13 @@ export class PreparedRun implements Replies {
   }
 
   #settle(ended: Completion | Error): void {
-    if (!(ended instanceof Error)) this.#succeed(ended);
-    else if (mayBeStale(ended) && !this.#hasRows && this.#host.status === 'I') this.#listener.stale();
-    else this.#fail(ended);
+    if (!(ended instanceof Error)) {
+      this.#succeed(ended);
+      return;
+    }
+    const staleness = this.#hasRows || this.#host.status !== 'I' ? undefined : stalenessOfRun(ended, this.#isBound);
+    if (staleness === undefined) this.#fail(ended);
+    else this.#listener.stale(staleness);
   }
 
   #succeed({ tag, warnings }: Completion): void {

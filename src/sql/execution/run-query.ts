@@ -9,7 +9,7 @@ import type { StatementOutcome } from '../result/statement-outcome.ts';
 import { setOutputSettings } from '../session/output-settings.ts';
 import { SqlSession } from '../session/sql-session.ts';
 import { withHint } from './error-hint-and-detail.ts';
-import { findStatement, forgetStatement } from './known-statements.ts';
+import { findStatement, forgetIfStale } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';
 import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
@@ -26,24 +26,25 @@ export interface QueryOnceReply extends OnceReply {
 /**
  * Runs one statement and takes over the lease, which is released or destroyed on every path. A statement that the backend has
  * prepared runs at once; any other is described first.
+ * @param isFresh what is known of the statement may not hold any more
  * @throws PostgresError when Postgres refuses the statement before a stream has begun (`lineAndColumn` in line-and-column.ts finds the position)
  * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
  */
-export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
+export function runQuery(lease: Lease, request: QueryRequest, isFresh = false): Promise<QueryReply> {
   return new Promise((resolve, reject) => {
     const fail = (error: unknown) => reject(withHint(error));
     const session = new SqlSession(lease, request);
-    const known = findStatement(lease.tenant, request.sql);
+    const known = isFresh ? undefined : findStatement(lease.tenant, request.sql);
     if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
-      runInSession(session, request, resolve, fail);
+      runInSession(session, request, isFresh, resolve, fail);
       return;
     }
     new PreparedRun(session, request, known, {
       replied: resolve,
       failed: fail,
-      stale: () => {
-        forgetStatement(lease, known);
-        runInSession(session, request, resolve, fail);
+      stale: (staleness) => {
+        forgetIfStale(lease, known, staleness);
+        runInSession(session, request, true, resolve, fail);
       },
     }).start();
   });
@@ -52,11 +53,12 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
 function runInSession(
   session: SqlSession,
   request: QueryRequest,
+  isFresh: boolean,
   replied: (reply: QueryReply) => void,
   failed: (error: unknown) => void,
 ): void {
   const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.finalBytes);
-  const outcome = runStatement(session, request, body);
+  const outcome = runStatement(session, request, body, isFresh);
   const done = outcome.finally(() => session.end());
   done.catch(() => {});
   outcome.then(

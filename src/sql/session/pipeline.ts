@@ -207,6 +207,10 @@ export class Pipeline implements BackendReceiver, ReplyHandler {
     if (head?.until === 'described') this.#answered(head);
   }
 
+  bound(): void {
+    this.#queue[0]?.replies.bound?.();
+  }
+
   row(source: Buffer, start: number, end: number): void {
     const replies = this.#queue[0]?.replies;
     if (end - start > LARGE_ROW_BYTES && replies?.largeRow !== undefined) {

@@ -6,6 +6,8 @@ export interface Replies {
   parameters?(types: readonly number[], body: Buffer): void;
   /** The columns to come; none for a statement that returns no rows. `body` is the RowDescription's, if there is one. */
   fields?(fields: readonly FieldDescription[], body: Buffer | undefined): void;
+  /** The statement has its parameters and is about to be executed. */
+  bound?(): void;
   /** The body of a DataRow is `source[start..end)`; it is only good during the call. */
   row?(source: Buffer, start: number, end: number): void;
   /** As `row`, for one of more than LARGE_ROW_BYTES, which is good until the promise is kept; without it they go to `row`. */

@@ -98,6 +98,7 @@ export class SessionRewriter {
     return {
       parameters: (...described) => replies.parameters?.(...described),
       fields: (...described) => replies.fields?.(...described),
+      bound: () => replies.bound?.(),
       row: (source, start, end) => {
         const row = withOnlyValue(source.subarray(start, end), change);
         replies.row?.(row, HEADER_BYTES, row.length);
