@@ -16,6 +16,7 @@ const EXPLANATIONS: Readonly<Record<PinReason | 'transaction', string>> = {
   setting:
     'It has set temp_buffers, a setting whose name its text does not show, or more than 100 of its own, and keeps its backend until DISCARD ALL or its end.',
   oversized: 'It has prepared a statement of more than 1 MiB under a name, and keeps its backend until DISCARD ALL or its end.',
+  constant: "It has prepared a statement with a constant such as 'now' under a name, and keeps its backend until DISCARD ALL or its end.",
   unknown: 'What it holds could not be found out, so it keeps its backend until that is known.',
 };
 

@@ -13,7 +13,7 @@ import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
 
 /** Why a session has to stay on its backend. */
-export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
+export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'constant' | 'unknown';
 
 const NONE: ReadonlySet<string> = new Set();
 const NO_REASONS: ReadonlySet<PinReason> = new Set();

@@ -76,12 +76,10 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   inspectTraits(session, prepared.traits);
   if (name !== '') {
-    const server = serverStatementOf(
-      session,
-      prepared.definition,
-      canBePreparedAgain(text) && !prepared.traits.namesPrepared,
-      prepared.hasEscapes,
-    );
+    const isAgainTheSame = canBePreparedAgain(text);
+    // Prepared on another backend, it would have the moment of that.
+    if (!isAgainTheSame) session.pins.keep('constant');
+    const server = serverStatementOf(session, prepared.definition, isAgainTheSame && !prepared.traits.namesPrepared, prepared.hasEscapes);
     return parseNamed(session, scanner, backend, name, prepared, server);
   }
   const repeated = mayRepeat && isPreparable(text, prepared.traits) ? repeatedOf(session, prepared) : undefined;

@@ -231,6 +231,62 @@ describe.each(PLACEMENTS)('in the placement %s', (POSTERN_PLACEMENT) => {
   /** What PostgreSQL answers to a statement that has not been prepared, because nobody has sent this text before. */
   const fresh = (ask: typeof wire, sql: string, params: readonly unknown[]) => outcome(ask(`${sql} -- fresh`, params));
 
+  it('a statement that the client has named keeps the moment at which it was prepared', async () => {
+    const ask = async () => (await client.query({ name: 'then', text: "SELECT E'n\\x6fw'::timestamptz::text AS moment" })).rows;
+    const prepared = await ask();
+    // Takes whatever backend the client does not keep.
+    await other.query('BEGIN');
+    for (let i = 0; i < OFTEN; i += 1) expect(await ask()).toEqual(prepared);
+    await other.query('COMMIT');
+  });
+
+  it('constants are read in the settings of whoever asks', async () => {
+    const hasSchemas = POSTERN_PLACEMENT === 'database';
+    const text = `SELECT '01/02/2020'::date::text AS day, '2020-01-01 00:00'::timestamptz = '2020-01-01 00:00Z' AS utc,
+      ('-1 2:03'::interval)::text = '-1 days +02:03:00' AS mixed, ${hasSchemas ? "'t'::regclass::oid = 'second.t'::regclass::oid" : 'true'} AS second,
+      array_position('{NULL}'::text[], NULL) AS is_null`;
+    const SETTINGS = [
+      ['DateStyle', 'ISO, MDY', 'ISO, DMY'],
+      ['TimeZone', 'UTC', 'Asia/Tokyo'],
+      ['IntervalStyle', 'postgres', 'sql_standard'],
+      ['search_path', 'public', 'second'],
+      ['array_nulls', 'on', 'off'],
+    ] as const;
+    if (hasSchemas) {
+      await client.query('CREATE SCHEMA second; CREATE TABLE public.t (a int); CREATE TABLE second.t (a int)');
+      await client.query('SET search_path = public');
+    }
+    for (const [name, one, two] of SETTINGS.filter(([setting]) => hasSchemas || setting !== 'search_path')) {
+      const answers: unknown[] = [];
+      for (const value of [one, two, one]) {
+        await client.query(`SELECT set_config('${name}', '${value}', false)`);
+        const { rows } = await client.query(text);
+        for (let i = 0; i < OFTEN + 2; i += 1) expect([name, value, await wire(text)]).toEqual([name, value, rows]);
+        answers.push(rows);
+      }
+      expect([name, answers[0]]).toEqual([name, answers[2]]);
+      expect([name, answers[0]]).not.toEqual([name, answers[1]]);
+      await client.query('BEGIN');
+      await client.query(`SET LOCAL ${name} TO ${name === 'search_path' ? two : `'${two}'`}`);
+      for (let i = 0; i < OFTEN; i += 1) expect([name, await wire(text)]).toEqual([name, answers[1]]);
+      await client.query('COMMIT');
+      expect([name, await wire(text)]).toEqual([name, answers[0]]);
+    }
+  });
+
+  it('constants over HTTP are read in the settings of the role', async () => {
+    const text = "SELECT '01/02/2020'::date AS day, '2020-01-01 00:00'::timestamptz AS moment";
+    const ask = async () => {
+      const answers = await Promise.all(Array.from({ length: OFTEN }, () => http(text)));
+      return new Set(answers.map((rows) => JSON.stringify(rows)));
+    };
+    expect(await ask()).toEqual(new Set(['[{"day":"2020-01-02","moment":"2020-01-01T00:00:00.000000Z"}]']));
+    for (const set of [`DateStyle = 'ISO, DMY'`, `TimeZone = 'Asia/Tokyo'`]) await http(`ALTER ROLE ${acme.id} SET ${set}`);
+    expect(await ask()).toEqual(new Set(['[{"day":"2020-02-01","moment":"2019-12-31T15:00:00.000000Z"}]']));
+    await other.query(`ALTER ROLE ${acme.id} RESET ALL`);
+    expect(await ask()).toEqual(new Set(['[{"day":"2020-01-02","moment":"2020-01-01T00:00:00.000000Z"}]']));
+  });
+
   function outcome(asked: Promise<unknown>): Promise<unknown> {
     return asked.then(
       (rows) => rows,
