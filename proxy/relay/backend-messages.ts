@@ -238,12 +238,16 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
 }
 
 /** Whoever prepares the text from now on gets another server statement. Those who have this one get the error that PostgreSQL gives them. */
-function forgetIfStale({ services, bound, replies }: WireSession, fields: ErrorFields): void {
+function forgetIfStale({ services, sentText, pins, replies }: WireSession, fields: ErrorFields): void {
+  const { registry } = services;
   const { kind } = replies;
   const staleness = stalenessOf(fields, kind !== Request.bind);
-  if (staleness === 'invalidate') services.registry.invalidate();
-  else if (staleness !== undefined && bound !== undefined && (kind === Request.bind || kind === Request.execute))
-    services.registry.forget(bound);
+  if (staleness === 'invalidate') registry.invalidate();
+  if (staleness === 'invalidate' || staleness === undefined || (kind !== Request.bind && kind !== Request.execute)) return;
+  const { text: bound } = sentText;
+  if (pins.context === undefined || !Buffer.isBuffer(bound)) return;
+  const server = registry.find(bound, pins.context);
+  if (server !== undefined) registry.forget(server);
 }
 
 function receiveCompletion(session: WireSession, buffer: Buffer, start: number, end: number): void {

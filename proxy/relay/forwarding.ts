@@ -194,7 +194,6 @@ function forwardNamed(
     if (statement !== undefined) awaitSignals(session, sendSignals(statement.signals, scanner, session.services.processIds));
     if (statement?.watched !== undefined) inspectAgain(session, statement.watched);
     else if (statement === undefined && isNamed) inspectOversized(session, name);
-    session.bound = server;
     sentText.text = server?.definition ?? (isNamed ? undefined : unnamed?.definition);
     sentText.isWhole = true;
     sentText.batch = replies.batch;

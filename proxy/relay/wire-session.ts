@@ -162,8 +162,6 @@ export class WireSession {
   learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
   /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
-  /** What was bound last, if it has a name on the server. */
-  bound: ServerStatement | undefined;
   /**
    * Whose latency is measured if the input is a single request: that of the Query's text, or of the statement bound last.
    * `none`: its statements have traits, are audited, or are unnamed on the server, too.
