@@ -10,15 +10,25 @@ export interface BackingPostgres {
   readonly secret: string;
 }
 
+/** The texts of utility statements may hold passwords and secret names of channels; those of others have no constants. */
+const WITH_MODULE = { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.track_utility': 'off' };
+
+const NOT_EMBEDDED =
+  'POSTERN_QUERY_STATISTICS is on, but is about the embedded server only, and the one in DATABASE_URL should not preload ' +
+  'pg_stat_statements: a statement of any key can end the server process in it';
+
 /** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
 export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  if (admin !== undefined && secret !== undefined) return { admin, secret };
+  if (admin !== undefined && secret !== undefined) {
+    if (config.POSTERN_QUERY_STATISTICS === 'on') observe({ name: 'service.warning', message: NOT_EMBEDDED });
+    return { admin, secret };
+  }
   const embedded = await startEmbedded({
     dataDir: config.POSTERN_DATA_DIR,
     observe,
     ...(secret === undefined ? {} : { secret }),
-    ...(config.POSTERN_QUERY_STATISTICS === 'off' ? { settings: { shared_preload_libraries: '' } } : {}),
+    ...(config.POSTERN_QUERY_STATISTICS === 'on' ? { settings: WITH_MODULE } : {}),
   });
   opened.push(() => embedded.stop());
   const { host, port, superuser } = embedded;

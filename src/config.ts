@@ -63,7 +63,7 @@ const schema = z.object({
   POSTERN_PUBLIC_HOST: host.optional(),
   POSTERN_PLACEMENT: oneOf(['database', 'schema']).default('database'),
   POSTERN_ALLOW_XPATH: oneOf(['off', 'on']).default('off'),
-  POSTERN_QUERY_STATISTICS: oneOf(['off', 'on']).default('on'),
+  POSTERN_QUERY_STATISTICS: oneOf(['off', 'on']).default('off'),
   POSTERN_CONTROL_DATABASE: z
     .string()
     .regex(/^[a-z_][a-z0-9_]{0,50}$/, 'must be a plain lower-case name')

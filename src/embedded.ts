@@ -69,10 +69,6 @@ const SETTINGS: Readonly<Record<string, string>> = {
   log_error_verbosity: 'terse',
   log_min_messages: 'log',
   log_checkpoints: 'off',
-  // What organizations read of their own statements (GET /api/insights/queries). The texts of utility statements may hold passwords
-  // and secret names of channels; those of others have no constants.
-  shared_preload_libraries: 'pg_stat_statements',
-  'pg_stat_statements.track_utility': 'off',
   // Recovery after a crash syncs all files, 300 for each organization's database. With fsync for each, 350 databases took 7 s,
   // which would be far too long with ten thousand.
   ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),

@@ -202,7 +202,7 @@ export async function startService(config: Config, observer: Observer, { console
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
       statistics: {
-        queries: (placement) => served.of(placement).queryStatistics,
+        queries: catalog.queryStatistics,
         usage: catalog.usage,
         dataBytes: (placement) => sizes.bytes(placement),
         requestsOf: (id) => admission.requestsOf(id),

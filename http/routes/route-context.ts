@@ -35,7 +35,7 @@ export interface RouteContext {
   readonly queries: QueryScheduler;
   readonly statistics: {
     /** Of the organization's server. @throws ServiceError `not_ready` */
-    readonly queries: (placement: Placement) => Pick<QueryStatistics, 'read'>;
+    readonly queries: Pick<QueryStatistics, 'read'>;
     readonly usage: Pick<Usage, 'read' | 'counters'>;
     /** As {@link DataSizes}. */
     readonly dataBytes: (placement: Placement) => Promise<number>;

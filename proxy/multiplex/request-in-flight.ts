@@ -57,6 +57,11 @@ export class RequestInFlight {
     return this.#bytes;
   }
 
+  /** When the last request ahead of it in a shared pipeline was answered, or one ahead of an earlier request; 0: none was ahead. */
+  get behindUntil(): number {
+    return this.#behindUntil;
+  }
+
   /** No byte of the reply has been sent to the client, so the request can be run again. */
   get isUnanswered(): boolean {
     return this.#bytes !== undefined && this.#writtenBefore === this.#session.toClient.written;

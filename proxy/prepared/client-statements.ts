@@ -1,4 +1,5 @@
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { Counted } from '../../src/catalog/query-statistics/statement-counters.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
@@ -43,6 +44,8 @@ export interface UnnamedStatement {
   readonly watched?: AuditedText | undefined;
   /** The columns that the client has been told, and the parameters if it was told these. */
   shape?: StatementShape;
+  /** Counts its runs, once one has been counted. */
+  counted?: Counted | undefined;
   /** The unnamed portal is one of this statement. */
   hasPortal?: boolean;
 }

@@ -36,6 +36,11 @@ export class UnnamedChange implements ParseEffect {
     this.#session = session;
   }
 
+  /** The new one. */
+  get unnamed(): UnnamedStatement | undefined {
+    return this.#unnamed;
+  }
+
   get edits(): Edits | undefined {
     return this.#unnamed?.edits;
   }

@@ -26,6 +26,7 @@ import { Reason } from './input-gate.ts';
 import { isCanceled, isMissing, isServerStatementMissing, STALE_PLAN } from './recognized-errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
 import { endByError, endingOf } from './session-end.ts';
+import { portalSuspended, requestCounted, statementCompleted, statementFailed } from './statement-counting.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
@@ -46,6 +47,7 @@ const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EX
 export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: boolean): Buffer | undefined {
   const { backendScanner: scanner, replies, services, gate } = session;
   scanner.push(chunk);
+  session.counting.chunk += 1;
   if (session.effects !== undefined) session.effects.reapplied = 0;
   if (gate.reasons !== 0) gate.open(Reason.replyPart);
   while (scanner.next()) {
@@ -110,6 +112,9 @@ function receiveMessage(session: WireSession, scanner: FrameScanner): void {
     case BackendType.DataRow:
       receiveRow(session, scanner);
       return;
+    case BackendType.PortalSuspended:
+      if (isForwarded && session.attempt !== 'discarded') portalSuspended(session);
+      break;
     case BackendType.ParameterDescription:
     case BackendType.RowDescription:
     case BackendType.NoData: {
@@ -159,6 +164,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: 
   replies.receive(scanner.type);
   if (status !== 'E') replies.failedQuery = 'none';
   if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
+  if (isForwarded) requestCounted(session, askedAt, session.attempt !== 'discarded');
   if (isForwarded && session.attempt !== 'discarded') {
     services.usage.answered(session.since - askedAt, session.failure !== undefined);
     services.observe(session.failure === undefined ? ANSWERED : failedWith(session.failure, services.tenant));
@@ -188,7 +194,10 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   if (isServerStatementMissing(fields)) session.backend?.session.unprepareAll();
   noteFailure(session, fields);
   const isHidden = session.attempt === 'discarded';
-  if (isForwarded && !isHidden) session.failure ??= fields.code;
+  if (isForwarded && !isHidden) {
+    session.failure ??= fields.code;
+    statementFailed(session);
+  }
   const isTold = (isForwarded || hasFatal) && !isHidden;
   const isReworded = isTold && !isRefused && scanner.last && (services.rewriter !== undefined || mentionsServerStatement(fields.message));
   const edits = editsInError(session);
@@ -252,7 +261,11 @@ function forgetIfStale({ services, sentText, pins, replies }: WireSession, field
 
 function receiveCompletion(session: WireSession, buffer: Buffer, start: number, end: number): void {
   if (session.completed === 'nothing') session.completed = 'uncommitted';
-  if (session.attempt !== 'discarded') session.services.usage.rows += rowsOf(buffer, end);
+  if (session.attempt !== 'discarded') {
+    const rows = rowsOf(buffer, end);
+    session.services.usage.rows += rows;
+    statementCompleted(session, rows);
+  }
   // Only for the audit log does it matter what has returned rows.
   if (session.audit === undefined && isSelect(buffer, start)) return;
   const subject = session.replies.batchSubject;

@@ -2,6 +2,7 @@ import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { Counted } from '../../src/catalog/query-statistics/statement-counters.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
@@ -37,6 +38,7 @@ import {
 } from '../prepared/statement-preparation.ts';
 import { resolveStatement } from '../prepared/statement-resolution.ts';
 import { describesPlaceholder, describesUnnamedPlaceholder, preparePlaceholders } from '../prepared/statements-under-client-names.ts';
+import { countedPortal, countedQuery, portalOf } from './statement-counting.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
@@ -124,9 +126,9 @@ function countStatement(session: WireSession): void {
 }
 
 /** Notes that an extended-protocol message will be answered. */
-function expectReply(session: WireSession, kind: RequestKind, subject?: unknown): void {
+function expectReply(session: WireSession, kind: RequestKind, subject?: unknown, counted?: Counted): void {
   session.unsyncedBatch = session.replies.batch;
-  session.replies.push(kind, Disposition.forward, subject);
+  session.replies.push(kind, Disposition.forward, subject, counted);
 }
 
 /** A Query also destroys the unnamed statement, of the client and of the backend. */
@@ -150,7 +152,8 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
     backend.session.unnamed = undefined;
   }
   const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
-  replies.push(Request.query, Disposition.forward, isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows));
+  const requestEnd = isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows);
+  replies.push(Request.query, Disposition.forward, requestEnd, countedQuery(session, text));
   countStatement(session);
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
@@ -198,6 +201,7 @@ function forwardNamed(
     sentText.isWhole = true;
     sentText.batch = replies.batch;
     portalBound(session, scanner, statement?.traits);
+    portalOf(session, scanner, server, isNamed ? undefined : unnamed);
     if (unnamed !== undefined && buffer[start + HEADER_BYTES] === 0) unnamed.hasPortal = !isNamed;
     expectReply(session, kind, deallocationOf(session, statement?.deallocates, backend));
   } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
@@ -276,7 +280,7 @@ function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   closeDanglingPortal(session);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();
-  expectReply(session, Request.execute, shownOf(session, scanner));
+  expectReply(session, Request.execute, shownOf(session, scanner), countedPortal(session, scanner));
   pass(session, scanner);
 }
 

@@ -3,9 +3,11 @@ import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { Counted, StatementCounter } from '../../src/catalog/query-statistics/statement-counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
+import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Deadline } from '../../src/runtime/deadline.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
@@ -88,6 +90,36 @@ export interface SpecialPortals {
   replacesDangling: boolean;
 }
 
+interface CompletedStatement {
+  readonly counter: StatementCounter | undefined;
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+/** What counting a session's statements for the query statistics has to remember. Nothing is allocated for a request with one. */
+export class StatementCounting {
+  /** The statements of portals that have been bound. */
+  unnamedPortal: Counted | undefined;
+  namedPortals: BoundedMap<string, Counted | undefined> | undefined;
+  /** How many rows the last Execute with a limit asks for. */
+  rowLimit = 0;
+  /** How many statements of the request being answered have ended. */
+  ended = 0;
+  /** When the last one did, if its end has been noted; 0: none. On performance.now()'s clock. */
+  endedAt = 0;
+  /** The one that has completed alone, and is counted with the ReadyForQuery, which is on its way. */
+  last: StatementCounter | undefined;
+  lastRows = 0;
+  /** Those that have completed in one chunk of replies: the server sends replies together, so only their time together is known. */
+  readonly together: CompletedStatement[] = [];
+  togetherAt = 0;
+  togetherChunk = 0;
+  /** How many chunks of replies have arrived. */
+  chunk = 0;
+  /** The bytes for the client up to the last end. */
+  bytes = 0;
+}
+
 /** What is known of a session's end, from when its client, its backend or the service begins to end it. */
 export class SessionEnding {
   isOver = false;
@@ -152,6 +184,8 @@ export class WireSession {
   reported: ReportedParameters | undefined;
   /** Undefined while none of the client's statements may belong in the audit log. */
   audit: DdlAudit | undefined;
+
+  readonly counting = new StatementCounting();
 
   /* The input that is being forwarded. */
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */

@@ -1,3 +1,4 @@
+import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
 import { BackendType } from '../protocol/backend.ts';
 import { Disposition, type ReplyDisposition, Request, type RequestKind } from './reply-queue-entries.ts';
 
@@ -65,6 +66,8 @@ export class ReplyQueue {
   #head = 0;
   readonly #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
   readonly #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+  /** Those of requests that have been removed stay until others take their places. */
+  readonly #counted: (Counted | undefined)[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
   constructor(listener: ReplyListener) {
     this.#listener = listener;
@@ -102,6 +105,20 @@ export class ReplyQueue {
     return this.length === 0 ? undefined : this.#subject(0);
   }
 
+  /** The statements of the request being answered. */
+  get counted(): Counted | undefined {
+    return this.length === 0 ? undefined : this.#counted[this.#head];
+  }
+
+  /** The statements of the request that fails if an error comes now: the first, up to the next Sync, that has any. */
+  get countedNext(): Counted | undefined {
+    for (let i = 0; i < this.length && this.#kind(i) !== Request.sync; i += 1) {
+      const counted = this.#counted[this.#at(i)];
+      if (counted !== undefined) return counted;
+    }
+    return undefined;
+  }
+
   /** The request that is answered next. */
   get kind(): RequestKind | undefined {
     return this.length === 0 ? undefined : this.#firstKind;
@@ -130,8 +147,9 @@ export class ReplyQueue {
   /**
    * Adds a request when it is sent, or would be sent. While the backend discards messages, a request other than Sync is
    * `dropped` at once.
+   * @param counted its statements, if their runs are counted
    */
-  push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown): void {
+  push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown, counted?: Counted): void {
     if (kind === Request.sync) {
       if (this.copyIn) {
         if (this.#firstKind === Request.execute) this.#syncIs('ignored');
@@ -147,7 +165,7 @@ export class ReplyQueue {
       this.copyIn = false;
       return;
     }
-    this.#add(kind, disposition, subject);
+    this.#add(kind, disposition, subject, counted);
     if (this.length === 1) this.#settle();
   }
 
@@ -284,6 +302,7 @@ export class ReplyQueue {
       if (!isIgnored) {
         this.#requests[this.#at(kept)] = this.#requests[this.#at(i)] ?? 0;
         this.#subjects[this.#at(kept)] = this.#subject(i);
+        this.#counted[this.#at(kept)] = this.#counted[this.#at(i)];
         kept += 1;
       } else if (kind === Request.sync) {
         this.syncInCopy = 'ignored';
@@ -317,11 +336,12 @@ export class ReplyQueue {
     return isEnd(this.#kind(index)) && this.#disposition(index) !== Disposition.skip;
   }
 
-  #add(kind: RequestKind, disposition: ReplyDisposition, subject: unknown): void {
+  #add(kind: RequestKind, disposition: ReplyDisposition, subject: unknown, counted: Counted | undefined): void {
     if (this.length === this.#requests.length) this.#grow();
     const at = this.#at(this.length);
     this.#requests[at] = kind | (disposition << KIND_BITS);
     this.#subjects[at] = subject;
+    this.#counted[at] = counted;
     this.length += 1;
     if (this.length === 1) this.#firstChanged();
     if (kind === Request.query) this.#queries += 1;
@@ -352,6 +372,7 @@ export class ReplyQueue {
       const isBeforeHead = i < this.#head;
       this.#requests.push(isBeforeHead ? (this.#requests[i] ?? 0) : 0);
       this.#subjects.push(isBeforeHead ? this.#subjects[i] : undefined);
+      this.#counted.push(isBeforeHead ? this.#counted[i] : undefined);
       if (isBeforeHead) this.#subjects[i] = undefined;
     }
   }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { ErrorFields } from '../protocol/error-fields.ts';
+import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
 import type { StatementShape } from '../protocol/statement-shape.ts';
 import type { StatementLatency } from './statement-latency.ts';
 
@@ -24,6 +25,8 @@ export interface ServerStatement {
   shape: StatementShape | undefined;
   /** How long it takes, once that was first asked for; null where its latency must not be used. */
   latency?: StatementLatency | null;
+  /** Counts its runs, once one has been counted. */
+  counted: Counted | undefined;
 }
 
 /** Names have a random prefix, so that no client can use another's statement, by accident or on purpose. */
@@ -40,7 +43,16 @@ let named = 0;
 /** A statement with a new, unique name. @param context undefined: it belongs to one client alone */
 export function newServerStatement(definition: Buffer, context?: string, hasEscapes = false): ServerStatement {
   named += 1;
-  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, hasEscapes, proven: false, isSent: false, shape: undefined };
+  return {
+    definition,
+    name: Buffer.from(`${PREFIX}${named}`),
+    context,
+    hasEscapes,
+    proven: false,
+    isSent: false,
+    shape: undefined,
+    counted: undefined,
+  };
 }
 
 /**

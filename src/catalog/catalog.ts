@@ -100,7 +100,7 @@ export class Catalog {
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
     this.clusters = new ClusterRegistry(this.#database);
-    this.queryStatistics = new QueryStatistics(this.#database);
+    this.queryStatistics = new QueryStatistics(this.#database, this.#now);
     this.usage = new Usage(this.#database, this.#now);
     this.#queryTexts = new TextFileWatch(this.#database, observe);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
@@ -151,6 +151,7 @@ export class Catalog {
       catalog.#maintenance.start();
       catalog.#queryTexts.start();
       catalog.usage.start();
+      catalog.queryStatistics.start();
       void catalog.locks.reserved.hold();
       return catalog;
     } catch (error) {
@@ -213,6 +214,7 @@ export class Catalog {
       this.#maintenance.stop(),
       this.#queryTexts.stop(),
       this.usage.stop(),
+      this.queryStatistics.stop(),
       this.#channel.close(),
     ]);
     await this.#database.close();

@@ -4,6 +4,7 @@ import type { ControlPool } from './database/control-pool.ts';
 import { deleteOldAttempts } from './organizations/hourly-limits.ts';
 import { deleteExpiredInvitations } from './organizations/invitations.ts';
 import { deleteOldRequests } from './processes/request-rows.ts';
+import { deleteOldStatistics } from './query-statistics/stored-statistics.ts';
 import { deleteOldUsage } from './usage/stored-usage.ts';
 
 const EVERY_MS = 3_600_000;
@@ -49,6 +50,7 @@ export class Maintenance {
     const deletions: Readonly<Record<string, () => Promise<unknown>>> = {
       'counts of sign-ups': () => database.run((sql) => deleteOldAttempts(sql, now())),
       invitations: () => database.run((sql) => deleteExpiredInvitations(sql, now())),
+      'query statistics': () => database.run((sql) => deleteOldStatistics(sql, now())),
       'usage figures': () => database.run((sql) => deleteOldUsage(sql, now())),
       'requests between processes': () => database.run((sql) => deleteOldRequests(sql)),
       'audit entries': () => audit.deleteOlderThan(auditDays),

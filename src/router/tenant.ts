@@ -1,5 +1,6 @@
 import type { ApiKey } from '../catalog/keys/api-key.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
+import type { RoleStatements } from '../catalog/query-statistics/statement-counters.ts';
 import { ServiceError } from '../errors.ts';
 
 /** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */
@@ -20,6 +21,8 @@ export interface Tenant {
   readonly pgNotify?: string | undefined;
   /** Whether its server lets transactions be prepared. */
   readonly hasPreparedTransactions?: boolean;
+  /** Counts the statements that its role runs; undefined: they are not counted. */
+  readonly statements?: RoleStatements;
   /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key ends or the organization is suspended. */
   readonly revoked: AbortSignal;
 }

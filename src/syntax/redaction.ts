@@ -79,7 +79,7 @@ function withoutComments(sql: string, from: number, to: number): string {
 }
 
 /** `PASSWORD "x"` is a syntax error in PostgreSQL, but other databases accept it. The failed statement is recorded too. */
-function isMisquotedPassword(kind: TokenKind, previous: string): boolean {
+export function isMisquotedPassword(kind: TokenKind, previous: string): boolean {
   return isQuotedIdentifier(kind) && /^password$/i.test(previous);
 }
 

@@ -42,7 +42,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     clones: { create: nobody, list: nobody, delete: nobody },
     keys: { list: nobody, create: nobody, update: nobody, revoke: nobody, rotate: nobody },
     statistics: {
-      queries: () => ({ read: nobody }),
+      queries: { read: nobody },
       usage: { read: nobody, counters: new UsageCounters() },
       dataBytes: nobody,
       requestsOf: () => 0,

@@ -44,7 +44,7 @@ describe('the examples of the documents, in their order', () => {
     ];
     expect(sections('curl')).toEqual(calls);
     expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
-    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own', 'Query statistics']);
+    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
@@ -53,7 +53,6 @@ describe('the examples of the documents, in their order', () => {
     const operating = [
       'systemd',
       'A Postgres of your own',
-      'Query statistics',
       'TLS',
       'Organizations',
       'Organizations',
@@ -201,8 +200,6 @@ describe('the examples for operators', () => {
     await client.query('BEGIN');
     const named = (section: string) => textOf(section, 'sql').replaceAll(/\b(?<=ROLE |TO )postern\b/g, `r_${organization.id}`);
     await client.query(named('A Postgres of your own'));
-    await client.query(named('Query statistics'));
-    expect(textOf('Query statistics', 'text')).toMatch(/^shared_preload_libraries = 'pg_stat_statements'/);
     const { rows } = await client.query('SELECT rolcreatedb, rolcreaterole, rolsuper FROM pg_roles WHERE rolname = $1', [
       `r_${organization.id}`,
     ]);

@@ -12,6 +12,8 @@ export const ADVISORY_LOCKS = {
   process: 0x706f7303,
   /** Counting invitations before one is added. */
   invitation: 0x706f7305,
+  /** Writing query statistics. */
+  queryStatistics: 0x706f7306,
   /** Held only to reserve space in the lock table; see lock-table/reserved-locks.ts. */
   reserved: 0x706f7304,
 } as const;

@@ -306,4 +306,30 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       alter table postern.moves add column mover integer;
     `,
   },
+  {
+    name: '016 query statistics',
+    sql: `
+      -- What the statements of organizations have taken, by text without constants.
+      create table postern.query_statistics (
+        organization_id text not null,
+        -- Whether it was run with read keys.
+        is_reader boolean not null,
+        -- Of the text; 0: all that are not told apart.
+        query_id bigint not null,
+        sql text not null,
+        calls bigint not null,
+        errors bigint not null,
+        rows bigint not null,
+        bytes bigint not null,
+        total_ms double precision not null,
+        max_ms double precision not null,
+        first_seen timestamptz(3) not null,
+        last_seen timestamptz(3) not null,
+        -- How many calls took how long, by bucket.
+        latency bigint[] not null,
+        primary key (organization_id, is_reader, query_id)
+      );
+      create index query_statistics_age on postern.query_statistics (last_seen);
+    `,
+  },
 ];

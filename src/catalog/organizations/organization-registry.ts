@@ -4,6 +4,7 @@ import type { AuditLog } from '../audit/log.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { ApiKey } from '../keys/api-key.ts';
 import { deleteKeys } from '../keys/key-rows.ts';
+import { deleteStatistics } from '../query-statistics/stored-statistics.ts';
 import { deleteQueries } from '../saved-queries/rows.ts';
 import { deleteUsage } from '../usage/stored-usage.ts';
 import { type Clone, deleteClone, listClones, listExpiredClones } from './clone-rows.ts';
@@ -105,7 +106,9 @@ export class OrganizationRegistry {
       await updateStatus(sql, organizationId, status);
       if (status === 'dropped') {
         await Promise.all(
-          [deleteKeys, deleteQueries, deleteUsage, deleteClone, deleteMove].map((deleteAll) => deleteAll(sql, organizationId)),
+          [deleteKeys, deleteQueries, deleteUsage, deleteStatistics, deleteClone, deleteMove].map((deleteAll) =>
+            deleteAll(sql, organizationId),
+          ),
         );
       }
       await audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });

@@ -1,128 +1,156 @@
-import type { Sql } from '../database/control-connection.ts';
+import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-
-export const QUERY_ORDERS = ['totalTime', 'meanTime', 'calls', 'rows'] as const;
-export type QueryOrder = (typeof QUERY_ORDERS)[number];
+import type { Organization } from '../organizations/organization.ts';
+import { addUp, percentile } from '../usage/percentiles.ts';
+import { type CountersMemory, OTHERS_ID, RoleStatements, type StatementCounts } from './statement-counters.ts';
+import {
+  addStatistics,
+  type QueryOrder,
+  type RoleCounts,
+  readStatistics,
+  type StatementsOf,
+  type StoredStatistic,
+  statisticsBegan,
+} from './stored-statistics.ts';
 
 export const QUERIES_MAX = 100;
-/** Longer ones are cut. */
-export const QUERY_TEXT_MAX_CHARACTERS = 8_000;
 
-/** Whose statements are wanted: those that these roles ran in this database. */
-export interface StatementsOf {
-  readonly database: string;
-  readonly roles: readonly string[];
-}
-
-export interface QueryStatistic {
-  readonly queryId: string;
-  /** As the server has it, with `$1` in place of constants, except in statements that are not planned. */
-  readonly sql: string;
-  /** Whether the whole text, of which `sql` may be the beginning, mentions passwords. */
-  readonly mentionsPasswords: boolean;
-  readonly calls: number;
-  readonly totalMs: number;
+export interface QueryStatistic extends Omit<StoredStatistic, 'latencies'> {
   readonly meanMs: number;
-  readonly maxMs: number;
-  readonly rows: number;
-  readonly blocksHit: number;
-  readonly blocksRead: number;
-  readonly tempBlocksWritten: number;
+  readonly p99Ms: number;
 }
 
-export type QueryStatisticsReply =
-  | { readonly isAvailable: true; readonly statsSince: Date | null; readonly queries: readonly QueryStatistic[] }
-  | { readonly isAvailable: false; readonly reason: string; readonly cure: string };
-
-interface Facts {
-  readonly preloaded: boolean;
-  readonly created: boolean;
-  readonly allowed: boolean;
-  readonly role: string;
+export interface QueryStatisticsReply {
+  readonly statsSince: Date | null;
+  readonly queries: readonly QueryStatistic[];
+  /** What is not told apart, together; null: there is none. */
+  readonly others: QueryStatistic | null;
 }
+
+/** When a statement has just run, it is soon to be seen by all processes; and a process that is killed loses only so much. */
+const FLUSH_EVERY_MS = 15_000;
+/** Written by one statement. */
+const ROWS_PER_WRITE = 500;
+const COUNTERS_MAX_BYTES = 64 * 1_048_576;
 
 /**
- * What pg_stat_statements has counted, of one organization's roles at a time. The platform role reads it in the control database; it runs
- * nothing in the organization's.
+ * Which statements organizations run, and how long these take: counted in memory, and added to the control database every few seconds and
+ * at the end.
  */
 export class QueryStatistics {
   readonly #database: ControlPool;
-  /** Those that have not begun, by what they read. */
-  readonly #waiting = new Map<string, Promise<QueryStatisticsReply>>();
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #now: () => Date;
+  readonly #memory: CountersMemory;
+  /** There is one organization object for each role. */
+  readonly #byOrganization = new WeakMap<Organization, RoleStatements>();
+  /** Those that have counted something lately. */
+  readonly #active = new Set<RoleStatements>();
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> = Promise.resolve();
 
-  constructor(database: ControlPool) {
+  constructor(database: ControlPool, now: () => Date, maxBytes = COUNTERS_MAX_BYTES) {
     this.#database = database;
+    this.#now = now;
+    this.#memory = { bytes: 0, maxBytes };
   }
 
-  /** Reads one after another, because each reads all texts of the server. Who asks for the same before it begins shares the answer. */
-  read(of: StatementsOf, order: QueryOrder): Promise<QueryStatisticsReply> {
-    const key = [of.database, ...of.roles, order].join(' ');
-    const shared = this.#waiting.get(key);
-    if (shared !== undefined) return shared;
-    const answer = this.#last.then(() => {
-      this.#waiting.delete(key);
-      return this.#database.run((sql) => readStatistics(sql, of, order));
-    });
-    this.#waiting.set(key, answer);
-    this.#last = answer.catch(() => {});
-    return answer;
+  /**
+   * @param organization as its role sees it
+   * @param asWritten a statement that reached the server, as the organization wrote it
+   */
+  of(organization: Organization, isReader: boolean, asWritten: (sql: string) => string): RoleStatements {
+    let statements = this.#byOrganization.get(organization);
+    if (statements === undefined) {
+      const role = { organizationId: organization.id, isReader };
+      statements = new RoleStatements(role, asWritten, this.#memory, (active) => this.#active.add(active));
+      this.#byOrganization.set(organization, statements);
+    }
+    return statements;
   }
-}
 
-async function readStatistics(sql: Sql, of: StatementsOf, order: QueryOrder): Promise<QueryStatisticsReply> {
-  const [facts] = await sql<Facts[]>`
-    select pg_catalog.current_setting('pg_stat_statements.max', true) is not null as preloaded,
-      pg_catalog.to_regclass('public.pg_stat_statements') is not null as created,
-      pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage') as allowed, current_user::text as role`;
-  const missing = facts && whatIsMissing(facts);
-  if (missing !== undefined) return { isAvailable: false, ...missing };
-  const [since] = await sql<{ since: Date | null }[]>`select stats_reset as since from public.pg_stat_statements_info`;
-  return { isAvailable: true, statsSince: since?.since ?? null, queries: await largest(sql, of, order) };
-}
+  start(): void {
+    this.#timer = setInterval(() => void this.flush(), FLUSH_EVERY_MS).unref();
+  }
 
-function whatIsMissing({ preloaded, created, allowed, role }: Facts): { reason: string; cure: string } | undefined {
-  if (!preloaded) {
+  /** Writes what is left. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
+  }
+
+  /** Never rejects. What cannot be written counts again. @param organizationId only this one's */
+  flush(organizationId?: string): Promise<void> {
+    this.#writing = this.#writing.then(() => this.#write(organizationId));
+    return this.#writing;
+  }
+
+  async read(of: StatementsOf, order: QueryOrder, limit: number): Promise<QueryStatisticsReply> {
+    await this.flush(of.organizationId);
+    const [stored, statsSince] = await this.#database.snapshot(async (sql) => [
+      await readStatistics(sql, of, order, limit),
+      await statisticsBegan(sql, of),
+    ]);
+    const others = stored.find(({ queryId }) => queryId === OTHERS_ID);
     return {
-      reason: 'The PostgreSQL server does not preload pg_stat_statements.',
-      cure: "Whoever runs the server sets shared_preload_libraries = 'pg_stat_statements' and restarts it, then Postern.",
+      statsSince,
+      queries: stored.filter((each) => each !== others).map(shown),
+      others: others === undefined ? null : shown(others),
     };
   }
-  if (!created) {
-    return {
-      reason: 'The extension pg_stat_statements is not in the control database.',
-      cure: 'There, a superuser runs: CREATE EXTENSION pg_stat_statements SCHEMA public',
-    };
+
+  async #write(organizationId: string | undefined): Promise<void> {
+    let part: Taken[] = [];
+    let rows = 0;
+    for (const statements of [...this.#active]) {
+      if (organizationId !== undefined && statements.organizationId !== organizationId) continue;
+      const counts = statements.takeAll();
+      if (statements.isIdle) this.#active.delete(statements);
+      if (counts.length === 0) continue;
+      part.push({ statements, counts });
+      rows += counts.length;
+      if (rows < ROWS_PER_WRITE) continue;
+      await this.#writePart(part);
+      part = [];
+      rows = 0;
+    }
+    if (part.length > 0) await this.#writePart(part);
   }
-  if (!allowed) {
-    return { reason: 'Postern may not read the statistics of all roles.', cure: `A superuser runs: GRANT pg_read_all_stats TO "${role}"` };
+
+  async #writePart(part: readonly Taken[]): Promise<void> {
+    const offset = this.#now().getTime() - performance.now();
+    try {
+      await this.#database.transaction(async (sql) => {
+        // Two processes that change the same rows in another order would block each other.
+        await sql`select pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.queryStatistics}, 0)`;
+        for (const roles of eachRoleOnce(part)) await addStatistics(sql, roles, (at) => new Date(offset + at));
+      });
+    } catch {
+      for (const { statements, counts } of part) statements.giveBack(counts);
+    }
   }
-  return undefined;
 }
 
-/**
- * Left out are statements that begin and end transactions, that only set something up, and those that name pg_catalog: Postern's own are
- * among them, and those of clients that describe tables.
- */
-function largest(sql: Sql, { database, roles: [role = '', other = role] }: StatementsOf, order: QueryOrder): Promise<QueryStatistic[]> {
-  return sql<QueryStatistic[]>`
-    with own as materialized (
-      select s.queryid, pg_catalog.left(s.query, ${QUERY_TEXT_MAX_CHARACTERS}::int) as text, s.query ~* 'passw' as secret, s.calls,
-        s.total_exec_time, s.max_exec_time, s.rows, s.shared_blks_hit, s.shared_blks_read, s.temp_blks_written
-      from public.pg_stat_statements s
-      where s.toplevel and s.queryid is not null and s.dbid = (select oid from pg_catalog.pg_database where datname = ${database})
-        and s.userid in (select oid from pg_catalog.pg_roles where rolname in (${role}, ${other}))
-    )
-    select queryid::text as "queryId", min(text) as sql, bool_or(secret) as "mentionsPasswords", sum(calls)::float8 as calls,
-      sum(total_exec_time) as "totalMs", sum(total_exec_time) / sum(calls)::float8 as "meanMs", max(max_exec_time) as "maxMs",
-      sum(rows)::float8 as rows, sum(shared_blks_hit)::float8 as "blocksHit", sum(shared_blks_read)::float8 as "blocksRead",
-      sum(temp_blks_written)::float8 as "tempBlocksWritten"
-    from own
-    where text !~* '^\\s*(begin|start|commit|end|rollback|abort|savepoint|release|prepare|deallocate|set|reset|show|discard|listen|unlisten|notify)\\M'
-      and text !~ '\\mpg_catalog\\M|\\mpostern[._]'
-    group by queryid
-    order by case ${order}::text
-      when 'meanTime' then sum(total_exec_time) / sum(calls)::float8 when 'calls' then sum(calls)::float8 when 'rows' then sum(rows)::float8
-      else sum(total_exec_time) end desc
-    limit ${QUERIES_MAX}`;
+interface Taken {
+  readonly statements: RoleStatements;
+  readonly counts: readonly StatementCounts[];
+}
+
+/** A role has two objects for a while when its organization has been read anew. One statement must not write a row twice. */
+function eachRoleOnce(part: readonly Taken[]): readonly (readonly RoleCounts[])[] {
+  const writes: Map<string, RoleCounts>[] = [];
+  for (const { statements, counts } of part) {
+    const { organizationId, isReader } = statements;
+    const role = `${organizationId} ${isReader}`;
+    const write = writes.find((roles) => !roles.has(role)) ?? new Map<string, RoleCounts>();
+    if (write.size === 0) writes.push(write);
+    write.set(role, { organizationId, isReader, counts });
+  }
+  return writes.map((roles) => [...roles.values()]);
+}
+
+function shown({ latencies, ...statistic }: StoredStatistic): QueryStatistic {
+  const { calls, totalMs, maxMs } = statistic;
+  // The middle of a bucket may be more than the longest run.
+  const p99Ms = Math.min(percentile(addUp(latencies), 0.99), maxMs);
+  return { ...statistic, meanMs: totalMs / Math.max(1, calls), p99Ms };
 }

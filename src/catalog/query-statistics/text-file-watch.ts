@@ -40,8 +40,9 @@ export class TextFileWatch {
         (sql) => sql<{ bytes: number | null }[]>`
         select (pg_catalog.pg_stat_file('pg_stat_tmp/pgss_query_texts.stat', true)).size::float8 as bytes`,
       );
-      const bytes = size[0]?.bytes ?? 0;
-      if (bytes <= this.#maxBytes) return;
+      const bytes = size[0]?.bytes ?? undefined;
+      if (bytes === undefined) clearInterval(this.#timer);
+      if (bytes === undefined || bytes <= this.#maxBytes) return;
       await this.#database.run((sql) => sql`select public.pg_stat_statements_reset()`);
       const message = `the texts of queries that pg_stat_statements keeps had reached ${bytes} bytes: its statistics begin anew`;
       this.#observe({ name: 'service.warning', message });

@@ -11,6 +11,7 @@ import { ServiceError } from '../../errors.ts';
 import type { Actor, Observe, Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
 import { asReader } from '../placement/roles/reader-role.ts';
+import { clientText } from '../schema-rewriting/server-text.ts';
 import type { Tenant } from '../tenant.ts';
 import { FormerKeyError } from './former-key-error.ts';
 import { LoginThrottle } from './login-throttle.ts';
@@ -197,6 +198,7 @@ export class Authenticator {
         key,
         mayComeFrom: addressCheck(key.networks),
         channels,
+        statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => asWritten(sql, organization)),
         revoked,
         get pgNotify() {
           return clusters.up.get(organization.placement.cluster)?.pgNotify;
@@ -209,6 +211,11 @@ export class Authenticator {
     }
     return tenant;
   }
+}
+
+/** In the `schema` placement a statement of the wire door is known as it reached the server. */
+function asWritten(sql: string, { placement: { kind, schema } }: Organization): string {
+  return kind === 'schema' ? clientText(sql, schema) : sql;
 }
 
 function addressCheck(networks: readonly string[] | null): Tenant['mayComeFrom'] {

@@ -6,7 +6,6 @@ import type { PoolFairnessLimits } from '../../backend/pool/pool-fairness.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { DEFAULT_CLUSTER } from '../../catalog/clusters/cluster-rows.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
-import type { QueryStatistics } from '../../catalog/query-statistics/query-statistics.ts';
 import type { Config } from '../../config.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
@@ -60,7 +59,6 @@ export class ServedCluster {
   /** How many backend sessions the pool may have. */
   readonly backendsMax: number;
   readonly locks: LockExhaustion;
-  readonly queryStatistics: QueryStatistics;
   readonly #catalog: Catalog;
   readonly #observe: Observe;
   readonly #tellChange: ServedClusterOptions['changed'];
@@ -89,7 +87,6 @@ export class ServedCluster {
       : openServerMonitoring(controlConnection(cluster), observe, () => this.locks.freeLocks());
     this.#health = isDefault ? undefined : new Health({ host, port, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
     this.locks = new LockExhaustion(this.#monitoring.locks, this.pool, observe);
-    this.queryStatistics = this.#monitoring.queryStatistics;
   }
 
   /** Whether it may be used. */
@@ -164,8 +161,8 @@ export class ServedCluster {
   }
 }
 
-function monitoringOf({ locks, queryStatistics }: Catalog): ServerMonitoring {
-  return { locks, queryStatistics, async close() {} };
+function monitoringOf({ locks }: Catalog): ServerMonitoring {
+  return { locks, async close() {} };
 }
 
 function createPool(name: string, max: number, { config, catalog, observe, inputs, permits }: ServedClusterOptions): Pool {

@@ -1,14 +1,12 @@
 import type { ControlConnection } from '../../catalog/database/control-connection.ts';
 import { ControlPool } from '../../catalog/database/control-pool.ts';
 import { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
-import { QueryStatistics } from '../../catalog/query-statistics/query-statistics.ts';
 import { TextFileWatch } from '../../catalog/query-statistics/text-file-watch.ts';
 import type { Observe } from '../../observation.ts';
 
 /** What the platform role sees of a whole server. The catalog has the ones of the control database's server. */
 export interface ServerMonitoring {
   readonly locks: PgLocks;
-  readonly queryStatistics: QueryStatistics;
   close(): Promise<void>;
 }
 
@@ -21,7 +19,6 @@ export function openServerMonitoring(connection: ControlConnection, observe: Obs
   void locks.reserved.hold();
   return {
     locks,
-    queryStatistics: new QueryStatistics(database),
     async close() {
       locks.reserved.close();
       await texts.stop();

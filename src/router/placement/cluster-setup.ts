@@ -120,7 +120,7 @@ async function prepare(session: pg.Client, admin: AdminLogin, options: ClusterOp
     : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
   await withSession({ ...admin, database: options.controlDatabase }, (control) =>
-    provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
+    provideQueryStatistics(control, pg.escapeIdentifier(platform.user), options.observe),
   );
   const hardened = await ensureDatabases(session, admin, options, facts, platform.user);
   const open = await closeDefaultDatabases(session);

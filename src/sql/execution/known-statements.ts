@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type ServerStatement, type Staleness, stalenessOf } from '../../backend/server-statement.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
+import type { StatementCounter } from '../../catalog/query-statistics/statement-counters.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
@@ -51,6 +52,8 @@ export interface KnownStatement {
   /** How long the statement takes; undefined if it must not share a backend with others. */
   readonly latency: StatementLatency | undefined;
   readonly baseline: LatencyBaseline;
+  /** Counts its runs for the query statistics. */
+  readonly counted: StatementCounter | undefined;
 }
 
 /** Statements with longer texts are not remembered. */
@@ -85,7 +88,8 @@ export function rememberStatement(
   if (registry.schemaVersion !== schemaVersion) return;
   const server = serverStatement(registry, sql, lease.tenant, described.description);
   const latency = sideEffects.leavesState === 'no' && !sideEffects.readsSequences ? registry.latencyOf(server) : undefined;
-  knownStatements.set(server, { sideEffects, described, server, latency, baseline: registry.baseline });
+  const counted = lease.tenant.statements?.find(sql)[0];
+  knownStatements.set(server, { sideEffects, described, server, latency, baseline: registry.baseline, counted });
   registry.weigh(server, DESCRIPTION_BYTES + COLUMN_BYTES * described.description.fields.length);
 }
 

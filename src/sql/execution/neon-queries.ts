@@ -106,9 +106,20 @@ async function run(session: SqlSession, statements: readonly TextStatement[]): P
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const running: Promise<ExecutedStatement>[] = [];
   const slices = new TimeSlices();
+  let [previousEnd, hasFailed] = [startedAt, false];
   const start = async ({ sql, values, format }: TextStatement): Promise<ExecutedStatement> => {
     const result = new BufferedResult(session, format, sizeLimit);
-    return { result, completion: await session.run(sql, values, result), startedAt };
+    try {
+      const completion = await session.run(sql, values, result);
+      session.count(sql, previousEnd, completion.tag?.rowCount, result.bytes);
+      previousEnd = performance.now();
+      return { result, completion, startedAt };
+    } catch (error) {
+      // Postgres only refuses those behind it.
+      if (!hasFailed) session.countFailure(sql, previousEnd, error);
+      hasFailed = true;
+      throw error;
+    }
   };
   for (const statement of statements) {
     if (session.awaitsStrings(statement.sql)) {

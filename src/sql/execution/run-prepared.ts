@@ -132,20 +132,24 @@ export class PreparedRun implements Replies {
       return;
     }
     const staleness = this.#hasRows || this.#host.status !== 'I' ? undefined : stalenessOfRun(ended, this.#isBound);
-    if (staleness === undefined) this.#fail(ended);
-    else this.#listener.stale(staleness);
+    if (staleness === undefined) {
+      this.#count(0, true);
+      this.#fail(ended);
+    } else this.#listener.stale(staleness);
   }
 
   #succeed({ tag, warnings }: Completion): void {
     const { abortReason } = this.#host;
     // The statement may have completed before it could be canceled, but not all of its rows were taken.
     if (this.#isCut && abortReason !== undefined) {
+      this.#count(tag?.rowCount ?? 0, true);
       this.#fail(withCompletion(abortReason));
       return;
     }
     const outcome = outcomeOf(tag, this.#startedAt);
     this.#result.close(outcome, withEndOfSetting(warnings, outcome.command));
     this.#measure();
+    this.#count(outcome.rowCount ?? 0, false);
     const done = this.#host.end().then(() => outcome);
     if (this.#done === undefined) this.#shape.lastBytes = this.#body.out.length;
     const body = this.#body.finish();
@@ -157,10 +161,18 @@ export class PreparedRun implements Replies {
   #measure(): void {
     const { latency, baseline } = this.#known;
     if (latency === undefined) return;
-    const { slotStartedAt, isAlone } = this.#host;
-    const durationMs = Math.max(0, turnStartedAt() - (slotStartedAt ?? this.#startedAt));
+    const durationMs = this.#durationMs;
     latency.ran(durationMs, this.#done === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, baseline);
-    if (isAlone) latency.ranAlone(durationMs);
+    if (this.#host.isAlone) latency.ranAlone(durationMs);
+  }
+
+  #count(rows: number, hasFailed: boolean): void {
+    this.#known.counted?.ran(turnStartedAt(), this.#durationMs, rows, this.#body.bytes, hasFailed);
+  }
+
+  /** Since it was sent, or those ahead of it were answered. */
+  get #durationMs(): number {
+    return Math.max(0, turnStartedAt() - (this.#host.slotStartedAt ?? this.#startedAt));
   }
 
   #fail(error: Error): void {

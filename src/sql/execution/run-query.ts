@@ -57,13 +57,18 @@ function runInSession(
   replied: (reply: QueryReply) => void,
   failed: (error: unknown) => void,
 ): void {
+  const startedAt = performance.now();
   const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.finalBytes);
   const outcome = runStatement(session, request, body, isFresh);
   const done = outcome.finally(() => session.end());
   done.catch(() => {});
   outcome.then(
-    (completed) => replied({ body: body.finish(), outcome: completed, done }),
+    (completed) => {
+      session.count(request.sql, startedAt, completed.rowCount, body.bytes);
+      replied({ body: body.finish(), outcome: completed, done });
+    },
     (error: Error) => {
+      session.countFailure(request.sql, startedAt, error, body.bytes);
       body.fail(error);
       done.catch(() => failed(error));
     },

@@ -32,11 +32,15 @@ export async function runScript(
     try {
       session.makesOptions(sideEffectsOf(text).customOptions);
       await session.rewriteAhead(text);
-      const completion = await session.run(text, [], {
+      const startedAt = performance.now();
+      const running = session.run(text, [], {
         parameters: (types) => {
           parameters = types.length;
         },
       });
+      running.catch((error: unknown) => session.countFailure(text, startedAt, error));
+      const completion = await running;
+      session.count(text, startedAt, completion.tag?.rowCount, 0);
       session.throwIfAborted();
       await check(completion, index);
       for (const warning of completion.warnings) {

@@ -28,6 +28,11 @@ export class BufferedResult implements Replies {
     this.#format = format;
   }
 
+  /** Of the rows until now: as they are written, or as received. */
+  get bytes(): number {
+    return this.#writer?.out.length ?? this.#unwritten.reduce((sum, { length }) => sum + length, 0);
+  }
+
   /** The columns' types; empty if they need not be known. */
   get oids(): readonly number[] {
     return this.#format.needsTypes ? this.#fields.map(({ dataTypeOid }) => dataTypeOid) : [];

@@ -23,6 +23,8 @@ export class ReplyBody {
   /** The bytes sent so far end within a row. */
   #isAmidRow = false;
   #isOver = false;
+  /** Written to the stream. */
+  #streamedBytes = 0;
 
   /**
    * @param announce called if the reply becomes too large to be kept, with the stream
@@ -39,6 +41,11 @@ export class ReplyBody {
     this.#source = source;
     this.#announce = announce;
     this.#finalBytes = finalBytes;
+  }
+
+  /** How many have been written until now. To be asked before {@link finish}. */
+  get bytes(): number {
+    return this.#streamedBytes + this.out.length;
   }
 
   /**
@@ -60,6 +67,7 @@ export class ReplyBody {
     // The columns' names may be longer than their values.
     if (piece.length > LARGE_BYTES && !this.#hasRoom(piece.length)) return false;
     const stream = this.#stream ?? this.#open();
+    this.#streamedBytes += piece.length;
     stream.write(piece);
     return true;
   }

@@ -3,6 +3,7 @@ import { ServiceError } from '../../errors.ts';
 import { registryOf } from '../../multiplex/statement-registry.ts';
 import { decodeTextRow, type TransactionStatus } from '../../protocol/backend.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
+import { PostgresError } from '../../protocol/postgres-error.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { Deadline } from '../../runtime/deadline.ts';
@@ -145,6 +146,19 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */
   rewriteAhead(...texts: readonly string[]): Promise<void> | undefined {
     return this.#rewritten.rewriteAhead(texts, this.#pipeline.areStringsStandard);
+  }
+
+  /** Counts a statement of the client's that has completed, for the query statistics. */
+  count(sql: string, startedAt: number, rows: number | null | undefined, bytes: number): void {
+    const now = performance.now();
+    this.lease.tenant.statements?.find(sql)[0]?.ran(now, now - startedAt, rows ?? 0, bytes, false);
+  }
+
+  /** As {@link count}, for one that has failed; not if the server has never seen it. */
+  countFailure(sql: string, startedAt: number, error: unknown, bytes = 0): void {
+    if (!(error instanceof PostgresError) && this.#abortReason === undefined && !this.isLost) return;
+    const now = performance.now();
+    this.lease.tenant.statements?.find(sql)[0]?.ran(now, now - startedAt, 0, bytes, true);
   }
 
   /** Runs SQL of Postern's own that has no parameters. */

@@ -1,25 +1,35 @@
 import { call } from '../../api/client.ts';
 
-export type QueryOrder = 'totalTime' | 'meanTime' | 'calls' | 'rows';
+export type QueryOrder = 'totalTime' | 'meanTime' | 'calls' | 'rows' | 'errors' | 'bytes';
 
-/** What the server has counted of statements that differ in constants only. Times are in ms. */
-export interface QueryStatistic {
-  readonly queryId: string;
-  readonly sql: string;
+/** What Postern has counted. Times are in ms. */
+export interface QueryCounts {
+  /** Failed runs included. */
   readonly calls: number;
+  readonly errors: number;
   readonly totalMs: number;
   readonly meanMs: number;
+  readonly p99Ms: number;
   readonly maxMs: number;
   readonly rows: number;
-  readonly blocksHit: number;
-  readonly blocksRead: number;
-  readonly tempBlocksWritten: number;
+  readonly bytes: number;
+  readonly firstSeenAt: string;
+  readonly lastSeenAt: string;
+}
+
+/** Of statements that differ in constants only. */
+export interface QueryStatistic extends QueryCounts {
+  readonly queryId: string;
+  readonly sql: string;
 }
 
 /** `GET /api/insights/queries` */
-export type QueryStatistics =
-  | { readonly isAvailable: true; readonly statsSince: string | null; readonly queries: readonly QueryStatistic[] }
-  | { readonly isAvailable: false; readonly reason: string; readonly cure: string };
+export interface QueryStatistics {
+  readonly statsSince: string | null;
+  readonly queries: readonly QueryStatistic[];
+  /** What is not told apart; null: there is none. */
+  readonly others: QueryCounts | null;
+}
 
 export interface Advice {
   readonly rule: string;

@@ -16,6 +16,8 @@ const ORDERS = [
   ['meanTime', 'mean time'],
   ['calls', 'calls'],
   ['rows', 'rows'],
+  ['errors', 'errors'],
+  ['bytes', 'bytes'],
 ] as const satisfies readonly (readonly [QueryOrder, string])[];
 
 const order = signal<QueryOrder>('totalTime');
@@ -28,19 +30,17 @@ export function QueriesTab() {
       <div class="insight-bar">
         <Choice label="Largest first, by" value={order.value} options={ORDERS} onChange={(next) => (order.value = next)} />
         <Button kind="quiet" icon="reload" label="Load again" isBusy={load.isLoading} onClick={load.reload} />
-        {load.data?.isAvailable && <Since of={load.data} />}
+        {load.data !== undefined && <Since of={load.data} />}
       </div>
-      <Loaded of={load}>{(found) => (found.isAvailable ? <Queries queries={found.queries} /> : <Unavailable of={found} />)}</Loaded>
+      <Loaded of={load}>{({ queries, others }) => <Queries queries={queries} others={others} />}</Loaded>
     </>
   );
 }
 
-type Available = Extract<QueryStatistics, { readonly isAvailable: true }>;
-
 /** A key sees the statements of its own role, an admin key also those of read keys. */
 const WHOSE = { admin: 'of all keys', write: 'of admin and write keys', read: 'of read keys' } as const;
 
-function Since({ of: { statsSince, queries } }: { readonly of: Available }) {
+function Since({ of: { statsSince, queries } }: { readonly of: QueryStatistics }) {
   const what = queries.length === QUERIES_MAX ? `The first ${QUERIES_MAX} statements` : statements(queries.length);
   const whose = WHOSE[me.value?.key.scope ?? 'read'];
   return (
@@ -55,21 +55,12 @@ function statements(count: number): string {
   return `${formatCount(count)} ${count === 1 ? 'statement' : 'statements'}`;
 }
 
-function Unavailable({ of: { reason, cure } }: { readonly of: Exclude<QueryStatistics, Available> }) {
-  return (
-    <Empty icon="clock" title="The server does not count statements">
-      <p>{reason}</p>
-      <p>{cure}</p>
-    </Empty>
-  );
-}
-
-function Queries({ queries }: { readonly queries: readonly QueryStatistic[] }) {
+function Queries({ queries, others }: Pick<QueryStatistics, 'queries' | 'others'>) {
   const [opened, setOpened] = useState<QueryStatistic>();
   if (queries.length === 0) {
     return (
       <Empty icon="clock" title="No statement has been counted yet">
-        <p>Statements of this key’s role appear here when they have run. Those inside of functions are left out.</p>
+        <p>Statements of this key’s role appear here when they have run. Those about transactions and settings are left out.</p>
       </Empty>
     );
   }
@@ -85,6 +76,12 @@ function Queries({ queries }: { readonly queries: readonly QueryStatistic[] }) {
         onOpen={setOpened}
         current={opened?.queryId}
       />
+      <p class="muted">
+        {others !== null &&
+          `Besides those that are told apart, ${statements(others.calls)} ran that took ${formatDuration(others.totalMs)} in all. `}
+        Times are counted at Postern’s doors. How many blocks were read, how statements were planned, and what runs inside of functions,
+        only the server knows.
+      </p>
       {opened !== undefined && <QueryDialog of={opened} share={shareOf(opened)} onClose={() => setOpened(undefined)} />}
     </>
   );
@@ -101,7 +98,9 @@ function columnsOf(shareOf: (query: QueryStatistic) => number): readonly Column<
       cell: ({ sql }) => <code class="insight-sql">{sql.slice(0, SQL_MAX_CHARACTERS).replace(/\s+/g, ' ')}</code>,
     },
     { title: 'Calls', align: 'right', cell: ({ calls }) => formatCount(calls) },
+    { title: 'Errors', align: 'right', cell: ({ errors }) => formatCount(errors) },
     { title: 'Mean', align: 'right', cell: ({ meanMs }) => formatDuration(meanMs) },
+    { title: '99 %', align: 'right', cell: ({ p99Ms }) => formatDuration(p99Ms) },
     { title: 'Rows', align: 'right', cell: ({ rows }) => formatCount(rows) },
     { title: 'Total', align: 'right', cell: ({ totalMs }) => formatDuration(totalMs) },
     { title: 'Share', align: 'right', cell: (query) => <Share of={shareOf(query)} /> },

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isAbort } from '../../api/api-error.ts';
-import { formatCount, formatDuration, formatShare } from '../../format.ts';
+import { formatBytes, formatCount, formatDuration, formatShare, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copying/code-block.tsx';
 import { CopyButton } from '../../parts/copying/copy-button.tsx';
@@ -79,8 +79,8 @@ function PlanError({ error }: { readonly error: unknown }) {
       <ProblemNotice error={error} />
       {isOfText && (
         <p class="muted">
-          The server keeps $1 in place of a constant. Where only a constant may stand, as in <code>interval '1 day'</code>, or where its
-          type is not clear without it, such a text cannot be planned: put values in, and explain it in the SQL editor.
+          $1 stands in place of a constant. Where only a constant may stand, as in <code>interval '1 day'</code>, or where its type is not
+          clear without it, such a text cannot be planned: put values in, and explain it in the SQL editor.
         </p>
       )}
     </>
@@ -88,16 +88,15 @@ function PlanError({ error }: { readonly error: unknown }) {
 }
 
 function factsOf(query: QueryStatistic, share: number): readonly (readonly [string, string])[] {
-  const { calls, totalMs, meanMs, maxMs, rows, blocksHit, blocksRead, tempBlocksWritten } = query;
-  const blocks = blocksHit + blocksRead;
-  const found = blocks === 0 ? '' : `, ${formatShare(blocksHit / blocks)} of them in the buffer cache`;
+  const { calls, errors, totalMs, meanMs, p99Ms, maxMs, rows, bytes, firstSeenAt, lastSeenAt } = query;
   return [
-    ['Calls', formatCount(calls)],
+    ['Calls', errors === 0 ? formatCount(calls) : `${formatCount(calls)}, ${formatCount(errors)} of them failed`],
     ['Total', `${formatDuration(totalMs)}, ${formatShare(share)} of what is listed`],
     ['Mean', formatDuration(meanMs)],
+    ['99 % within', formatDuration(p99Ms)],
     ['Longest', formatDuration(maxMs)],
-    ['Rows', `${formatCount(rows)}, ${formatCount(Math.round((rows / calls) * 10) / 10)} a call`],
-    ['Blocks', `${formatCount(blocks)} read${found}`],
-    ['Temporary', `${formatCount(tempBlocksWritten)} blocks of sorts and hashes that did not fit into memory`],
+    ['Rows', `${formatCount(rows)}, ${formatCount(Math.round((rows / Math.max(1, calls)) * 10) / 10)} a call`],
+    ['Replies', `${formatBytes(bytes)}, ${formatBytes(Math.round(bytes / Math.max(1, calls)))} a call`],
+    ['Seen', `first ${formatTime(firstSeenAt)}, last ${formatTime(lastSeenAt)}`],
   ];
 }

@@ -72,6 +72,7 @@ export async function runBatch(
     const result = new BufferedResult(session, format, sizeLimit);
     const mustDescribe = needsTypes(statement) && !described.has(statement.sql);
     const run = runStatement(session, statement, result, described).then((completion) => {
+      session.count(statement.sql, startedAt, completion.tag?.rowCount, result.bytes);
       if (completion.warnings.length > 0) sizeLimit.spend(JSON.stringify(completion.warnings).length);
       const outcome = outcomeOf(completion.tag, startedAt);
       startedAt = performance.now();
@@ -79,6 +80,8 @@ export async function runBatch(
     });
     running.push(run);
     run.catch((error: unknown) => {
+      // Postgres only refuses those behind it.
+      if (failure === undefined) session.countFailure(statement.sql, startedAt, error);
       failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
     });
     const pause = slices.pause();
