@@ -130,6 +130,15 @@ export const MECHANISMS: readonly Mechanism[] = [
     replacement: { module: 'src/catalog/audit/entries/statement-text-cache.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
   },
   {
+    name: 'statement-counting',
+    about: 'counting statements by text, for GET /api/insights/queries',
+    replacement: {
+      module: 'src/router/authentication/authenticator.js',
+      text: 'statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => asWritten(sql, organization)),',
+      by: '',
+    },
+  },
+  {
     name: 'socket-shapes',
     about: 'making V8 see many shapes of socket options',
     replacement: { module: 'src/runtime/v8-socket-shapes.js', text: 'time < TIMES', by: 'time < 0' },
