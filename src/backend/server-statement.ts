@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { ErrorFields } from '../protocol/error-fields.ts';
 import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
+import type { ErrorFields } from '../protocol/error-fields.ts';
 import type { StatementShape } from '../protocol/statement-shape.ts';
 import type { StatementLatency } from './statement-latency.ts';
 
