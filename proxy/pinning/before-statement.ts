@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { DISCARD_SEQUENCES } from '../../src/protocol/frontend-encoder.ts';
+import { DISCARD_SEQUENCES, FLUSH } from '../../src/protocol/frontend-encoder.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { prepareUnderClientNames, skipSync, statementsForSql } from '../prepared/statements-under-client-names.ts';
 import { effectsOf, type WireSession } from '../relay/wire-session.ts';
@@ -17,6 +17,36 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
   prepareUnderClientNames(session, backend, traits.listsPrepared);
   // EXECUTE may run any of them.
   for (const [, named] of statementsForSql(session.statements)) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
+}
+
+/**
+ * What Postern sends ahead of a statement must not become part of the client's pipeline: an Execute there opens an implicit
+ * transaction block, in which a procedure cannot commit, and PostgreSQL 18 loses what a Query does (a statement that fails makes
+ * it ignore the client's messages besides). So a pipeline that has executed nothing yet is ended before, and begins anew behind.
+ * Nothing can tell: Close, Parse and Describe leave nothing open, and a Query ends the portals that a Bind has made. Whether the
+ * pipeline has failed must be known first, as its Query would run otherwise.
+ * @param endsPortals the message is a Query or a FunctionCall
+ * @returns whether the message has to wait until what was sent before it has been answered
+ */
+export function mustEndPipeline(session: WireSession, traits: SessionTraits, endsPortals = false): boolean {
+  const { backend, replies, toBackend } = session;
+  const { batch, missingSync } = replies;
+  session.endsPipeline = false;
+  if (traits === NO_TRAITS || backend === undefined || session.unsyncedBatch !== batch || session.status !== 'I') return false;
+  if (missingSync !== 'none' || session.executedBatch === batch || (session.boundBatch === batch && !endsPortals)) return false;
+  if (!sendsAhead(session, traits, backend)) return false;
+  if (replies.length > 0) {
+    session.endsPipeline = true;
+    toBackend.insert(FLUSH);
+    return true;
+  }
+  skipSync(session);
+  session.unsyncedBatch = NONE;
+  return false;
+}
+
+function sendsAhead(session: WireSession, traits: SessionTraits, { session: { hasOthersSequenceValues } }: BackendConnection): boolean {
+  return (hasOthersSequenceValues && mustDiscardSequences(session, traits)) || traits.namesPrepared;
 }
 
 /** A session must not see the sequence values of others. */
@@ -48,3 +78,5 @@ export function noticeTraits(session: WireSession, traits: SessionTraits): void 
   if (traits.seedsRandom) pins.keep('seed');
   if (traits.cannotBePreparedAgain) pins.keep('oversized');
 }
+
+const NONE = -1;

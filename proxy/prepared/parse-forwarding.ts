@@ -6,7 +6,7 @@ import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { latin1String, stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
-import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import {
   demandWhole,
@@ -18,6 +18,7 @@ import {
   recordOversized,
 } from '../inspection/query-inspection.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
+import { mustEndPipeline } from '../pinning/before-statement.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';
@@ -40,7 +41,7 @@ import { preparePlaceholder } from './statements-under-client-names.ts';
 
 /**
  * The outcome of a Parse. `sent`: it was sent or answered. `repeated`: it refers to a statement that Postern prepared itself.
- * `asked`: it waits until the backend has described such a statement.
+ * `asked`: it waits until the backend has described such a statement, or has answered what was sent before.
  */
 export type ParseOutcome = 'sent' | 'repeated' | 'asked';
 
@@ -60,6 +61,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   if (nameEnd < 0) throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
   const text = latin1String(buffer, nameEnd + 1, end);
+  if (session.unsyncedBatch === session.replies.batch && mustEndPipeline(session, sessionTraitsOf(text))) return 'asked';
   const watched = inspectText(session, text, isKept || nameEnd + 1 + text.length < end);
   if (!isKept) {
     const traits = inspectBeginning(session, text, watched, nameEnd !== nameStart);

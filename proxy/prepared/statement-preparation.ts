@@ -188,7 +188,7 @@ function askForStrings(session: WireSession): void {
   const { batch } = replies;
   const reply = new StringsReply((areStandard) => {
     session.learnedStrings = { batch, areStandard };
-    session.executedBatch = NEVER;
+    session.unknownStringsBatch = NEVER;
   });
   session.question = { reply, named: undefined, changed: undefined };
   for (const kind of [Request.parse, Request.bind, Request.execute, Request.close]) replies.push(kind, Disposition.skip);

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { Request } from '../../src/backend/reply-queue-entries.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { mentionsServerStatement, stalenessOf } from '../../src/backend/server-statement.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observation } from '../../src/observation.ts';
@@ -12,6 +12,7 @@ import {
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
 import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
+import { EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
@@ -35,6 +36,7 @@ import type { WireSession } from './wire-session.ts';
  */
 
 const ANSWERED = { name: 'wire.query' } as const;
+const NO_NAME = Buffer.alloc(0);
 /** Command tags of statements that cannot commit, unlike COMMIT, CALL and VACUUM. A request that fails after these has left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
@@ -148,9 +150,32 @@ function receiveNotification(session: WireSession, scanner: FrameScanner): void 
   if (notification !== undefined) toClient.insert(notification);
 }
 
+/**
+ * A Query or FunctionCall behind an Execute, without a Sync between them, ends the implicit transaction of both, which is done
+ * when the client reads ReadyForQuery. PostgreSQL 18 leaves the block open (the reply says `T`), and the next Sync loses it. So
+ * Postern has the server enter the block again, which an empty Parse does, and end it with a Sync; the client gets the
+ * ReadyForQuery of that one. A block of the client's own remains open.
+ */
+function endJoined(session: WireSession, scanner: FrameScanner): void {
+  const { replies, toBackend, backend, names } = session;
+  passOn(session, scanner, false);
+  replies.receive(scanner.type);
+  if (backend !== undefined) backend.session.unnamed = undefined;
+  replies.push(Request.parse, Disposition.skip);
+  toBackend.insert(parseMessage(NO_NAME, EMPTY_DEFINITION));
+  replies.push(Request.sync);
+  toBackend.insert(SYNC);
+  toBackend.flush();
+  names.waitForAll();
+}
+
 function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
   const { replies, pins, services, gate, inFlight } = session;
   const status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+  if (status === 'T' && isForwarded && session.joinedBatch === replies.oldestBatch) {
+    endJoined(session, scanner);
+    return;
+  }
   // A Query amid extended-protocol messages can leave a transaction open that PostgreSQL 18 reports as ended. The next
   // request then fails. A state probe takes that failure instead of a request of the client.
   if (session.status === 'T' && status === 'I' && session.completed === 'nothing') pins.suspected = true;

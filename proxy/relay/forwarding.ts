@@ -8,7 +8,7 @@ import { queryMessage, withStatementName } from '../../src/protocol/frontend-enc
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
-import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import {
   awaitSignals,
@@ -22,6 +22,7 @@ import {
 } from '../inspection/query-inspection.ts';
 import { endRequest } from '../inspection/request-end.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../inspection/text-limits.ts';
+import { mustEndPipeline } from '../pinning/before-statement.ts';
 import { sendSignals } from '../pinning/process-id-translation.ts';
 import { type NamedStatement, shapeTold } from '../prepared/client-statements.ts';
 import { shapeOf, shapeOfPortal } from '../prepared/describe-reply-reader.ts';
@@ -50,8 +51,13 @@ import type { WireSession } from './wire-session.ts';
 export function mustWaitForReplies(session: WireSession, scanner: FrameScanner): boolean {
   const { replies, names } = session;
   if (!scanner.first) return false;
-  if (replies.oldestBatch === replies.batch) return session.executedBatch === replies.batch && awaitsStrings(session, scanner);
-  return awaitsStrings(session, scanner) || followsReset(session, scanner) || names.mustWait(scanner);
+  if (replies.oldestBatch === replies.batch) return session.unknownStringsBatch === replies.batch && awaitsStrings(session, scanner);
+  return (
+    awaitsStrings(session, scanner) ||
+    followsReset(session, scanner) ||
+    (session.joinedBatch >= replies.oldestBatch && names.waitForAll()) ||
+    names.mustWait(scanner)
+  );
 }
 
 /** RESET and DISCARD go back to the server's defaults. The client's startup settings are restored before its next request. */
@@ -61,7 +67,7 @@ function followsReset({ pins, hasUnsynced, names }: WireSession, { type }: Frame
 
 /** Whether the message that {@link mustWaitForReplies} or {@link forward} made wait still has to. */
 export function awaitsReplies(session: WireSession): boolean {
-  return session.names.isWaiting || awaitsShape(session);
+  return session.names.isWaiting || awaitsShape(session) || (session.endsPipeline && session.replies.length > 0);
 }
 
 /**
@@ -78,8 +84,7 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
   if (backend.session.staleNames.size > 0 && session.startsPipeline) closeStaleNames(session, backend);
   switch (scanner.type) {
     case FrontendType.Query:
-      forwardQuery(session, scanner, backend);
-      return true;
+      return forwardQuery(session, scanner, backend);
     case FrontendType.Parse: {
       const outcome = forwardParse(session, scanner, backend);
       session.unsyncedBatch = session.replies.batch;
@@ -102,8 +107,10 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
       session.replies.push(Request.sync, Disposition.forward, session.audit === undefined ? undefined : endRequest(session));
       break;
     case FrontendType.FunctionCall:
+      if (mustEndPipeline(session, traitsOfCall(scanner), true)) return false;
       countStatement(session);
       inspectTraits(session, traitsOfCall(scanner));
+      noteJoined(session);
       session.replies.push(Request.call, Disposition.forward, endRequest(session));
       break;
     case FrontendType.CopyDone:
@@ -131,14 +138,21 @@ function expectReply(session: WireSession, kind: RequestKind, subject?: unknown,
   session.replies.push(kind, Disposition.forward, subject, counted);
 }
 
-/** A Query also destroys the unnamed statement, of the client and of the backend. */
-function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): void {
+/** Notes that a Query or FunctionCall is no request of its own. */
+function noteJoined(session: WireSession): void {
+  const { replies } = session;
+  if (session.unsyncedBatch === replies.batch || replies.missingSync === 'ignored') session.joinedBatch = replies.batch;
+}
+
+/** A Query also destroys the unnamed statement, of the client and of the backend. @returns as {@link forward} */
+function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
   const { names, replies, statements, toBackend, sentText } = session;
   if (session.portals !== undefined) session.portals.replacesDangling = false;
   const { buffer, start, last } = scanner;
   const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
+  if (session.unsyncedBatch === replies.batch && mustEndPipeline(session, sessionTraitsOf(text), true)) return false;
   const { traits, sent, edits } = inspectQuery(session, scanner, text, isWhole ? undefined : end);
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
@@ -151,12 +165,14 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
     if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
   }
+  noteJoined(session);
   const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
   const requestEnd = isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows);
   replies.push(Request.query, Disposition.forward, requestEnd, countedQuery(session, text));
   countStatement(session);
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
+  return true;
 }
 
 /** A copy, so that long texts are not kept. */
@@ -185,6 +201,10 @@ function forwardNamed(
   const name = buffer.toString('latin1', nameStart, nameEnd);
   const named = isNamed ? statementNamed(session, name) : undefined;
   const statement = isNamed ? named : unnamed;
+  if (kind === Request.bind) {
+    if (statement !== undefined && mustEndPipeline(session, statement.traits)) return false;
+    session.boundBatch = replies.batch;
+  }
   inspectTraits(session, statement?.traits);
   const server = isNamed ? useNamed(session, name, named, backend, kind) : useUnnamed(session, backend, kind);
   if (server === 'asked' || server === 'changed') {
@@ -276,8 +296,9 @@ function deallocationOf(session: WireSession, deallocates: readonly string[] | u
 function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   const { names, replies } = session;
   countStatement(session);
-  session.executedBatch = replies.batch;
+  session.unknownStringsBatch = replies.batch;
   closeDanglingPortal(session);
+  session.executedBatch = session.replies.batch;
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();
   expectReply(session, Request.execute, shownOf(session, scanner), countedPortal(session, scanner));

@@ -191,9 +191,16 @@ export class WireSession {
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
   unsyncedBatch = NEVER;
   /** The batch in which an Execute has been sent, unless it is known how the server reads strings behind it. */
-  executedBatch = NEVER;
+  unknownStringsBatch = NEVER;
   /** How the server reads strings in the rest of a batch, which it has been asked in its middle. */
   learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
+  /** The last batch in which a portal was bound, and the last in which one was executed. */
+  boundBatch = NEVER;
+  executedBatch = NEVER;
+  /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
+  joinedBatch = NEVER;
+  /** The next message waits until all before it has been answered, because Postern ends the pipeline there. */
+  endsPipeline = false;
   /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
   /**
@@ -274,7 +281,7 @@ export class WireSession {
   /** Unanswered requests may change how the server reads the client's next text. */
   get mayChangeStrings(): boolean {
     const { batch, oldestBatch } = this.replies;
-    return oldestBatch !== batch || this.executedBatch === batch;
+    return oldestBatch !== batch || this.unknownStringsBatch === batch;
   }
 
   /** All of the client's requests have been answered, and the next message begins a new pipeline. */
