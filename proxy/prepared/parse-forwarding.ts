@@ -128,8 +128,9 @@ function parseRepeated(session: WireSession, scanner: FrameScanner, repeated: Re
   const { server } = repeated;
   if (!backend.session.prepared.use(server)) {
     const { server: _, ...unnamed } = repeated;
-    prepareStatement(session, server, backend, false, unnamed.edits);
+    // The client's own Parse is first: where it fails, it takes the former unnamed statement with it.
     parseUnnamed(session, scanner, backend, unnamed);
+    prepareStatement(session, server, backend, false, unnamed.edits);
     return 'sent';
   }
   session.names.changes('');

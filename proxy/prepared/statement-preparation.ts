@@ -5,6 +5,7 @@ import { definitionToReprepare, newServerStatement, type ServerStatement } from 
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import {
   bindMessage,
+  CLOSE_UNNAMED_PORTAL,
   closeStatementMessage,
   describeStatementMessage,
   EMPTY_DEFINITION,
@@ -97,6 +98,7 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
     state.unnamed = undefined;
   };
   const told = shapeTold(unnamed);
+  closeReplacedPortal(session);
   state.unnamed = unnamed;
   session.replies.push(Request.parse, Disposition.skip, { undo });
   session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(readAlike(session, unnamed), told)));
@@ -121,9 +123,20 @@ export function ensurePrepared(
 ): Readiness {
   if (backend.session.prepared.use(statement)) return 'ready';
   if (takeChanged(session, statement)) return 'changed';
+  closeReplacedPortal(session);
   const asks = (statement.isSent || isCompared) && canAsk(session);
   prepareStatement(session, statement, backend, asks);
   return asks ? 'asked' : 'ready';
+}
+
+/**
+ * A Bind removes the unnamed portal before it finds that its statement has become invalid. If what Postern sends ahead of it fails
+ * instead, the portal must be gone, too: after ROLLBACK TO SAVEPOINT the client could execute it.
+ */
+function closeReplacedPortal({ clientScanner: { type, buffer, start }, replies, toBackend }: WireSession): void {
+  if (type !== FrontendType.Bind || buffer[start + HEADER_BYTES] !== 0) return;
+  replies.push(Request.close, Disposition.skip);
+  toBackend.insert(CLOSE_UNNAMED_PORTAL);
 }
 
 /**
@@ -263,10 +276,12 @@ function takeChanged({ question }: WireSession, statement: object): boolean {
  * @see https://github.com/postgres/postgres/blob/master/src/backend/tcop/postgres.c exec_describe_statement_message
  */
 export function refuseChanged(
-  { replies, toBackend }: WireSession,
+  session: WireSession,
   kind: typeof Request.bind | typeof Request.describe,
   told: StatementShape | undefined,
 ): void {
+  const { replies, toBackend } = session;
+  closeReplacedPortal(session);
   replies.push(kind, Disposition.forward, new ShapeChanged(kind === Request.describe ? told?.parameters : undefined));
   toBackend.insert(bindMessage(MISSING_NAME));
 }
