@@ -9,6 +9,7 @@ import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } fro
 import { noticeTraits, statementSent } from '../pinning/before-statement.ts';
 import { type Translated, translateProcessIds } from '../pinning/process-id-translation.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
+import { awaitsClientNames } from '../prepared/statements-under-client-names.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 import { DdlAudit } from './ddl-audit.ts';
@@ -82,14 +83,21 @@ export interface InspectedQuery {
 
 /**
  * Inspects the text of a Query, and rewrites it.
+ * @returns undefined if the message has to wait
  * @param end where the text ends in the scanner's buffer, if that is only its beginning: {@link inspectRest} inspects the rest
  * @throws as {@link demandWhole}
  */
-export function inspectQuery(session: WireSession, scanner: FrameScanner, text: string, end: number | undefined): InspectedQuery {
+export function inspectQuery(
+  session: WireSession,
+  scanner: FrameScanner,
+  text: string,
+  end: number | undefined,
+): InspectedQuery | undefined {
   demandWhole(session, scanner);
   const audited = inspectText(session, text, end === undefined);
   const traits = end === undefined ? sessionTraitsOf(text, lexerOptions(session)) : inspectBeginning(session, text, audited);
   if (traits === NO_TRAITS && session.services.rewriter === undefined) return { sent: text, traits, edits: NO_EDITS };
+  if (awaitsClientNames(session, traits)) return undefined;
   if (end === undefined) inspectTraits(session, traits);
   else inspectRest(session, scanner, end);
   const { sql, edits } = rewriteText(session, text);

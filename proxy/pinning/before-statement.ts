@@ -14,7 +14,9 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
   noticeTraits(session, traits);
   const isFailed = status === 'E' && replies.length === 0;
   if (!traits.namesPrepared || backend === undefined || isFailed) return;
-  prepareUnderClientNames(session, backend, traits.listsPrepared);
+  const { clientNames } = session;
+  if (clientNames?.state === 'ready') clientNames.state = 'used';
+  else prepareUnderClientNames(session, backend, traits.listsPrepared);
   // EXECUTE may run any of them.
   for (const [, named] of statementsForSql(session.statements)) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
 }
@@ -31,12 +33,14 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
 export function mustEndPipeline(session: WireSession, traits: SessionTraits, endsPortals = false): boolean {
   const { backend, replies, toBackend } = session;
   const { batch, missingSync } = replies;
-  session.endsPipeline = false;
+  // What it has waited for is there.
+  if (session.clientNames?.state === 'awaited') return false;
+  session.awaitsAll = false;
   if (traits === NO_TRAITS || backend === undefined || session.unsyncedBatch !== batch || session.status !== 'I') return false;
   if (missingSync !== 'none' || session.executedBatch === batch || (session.boundBatch === batch && !endsPortals)) return false;
   if (!sendsAhead(session, traits, backend)) return false;
   if (replies.length > 0) {
-    session.endsPipeline = true;
+    session.awaitsAll = true;
     toBackend.insert(FLUSH);
     return true;
   }

@@ -46,6 +46,10 @@ export interface UnnamedStatement {
   shape?: StatementShape;
   /** Counts its runs, once one has been counted. */
   counted?: Counted | undefined;
+  /** The batch in which it was last described. Until the reply is there, its shape is not known. */
+  describedIn?: number;
+  /** The portal bound last is one of it. */
+  isBound?: boolean;
   /** The unnamed portal is one of this statement. */
   hasPortal?: boolean;
 }
@@ -157,6 +161,10 @@ export class ClientStatements {
   nameOf(serverName: string): string {
     const found = this.#names?.byServer.get(serverName) ?? this.#names?.former?.get(serverName) ?? '';
     return typeof found === 'string' ? found : firstOf(found);
+  }
+
+  get hasNames(): boolean {
+    return this.#names !== undefined && this.#names.named.size > 0;
   }
 
   entries(): Iterable<[string, NamedStatement]> {

@@ -69,17 +69,27 @@ export class StringsReply extends DescribeReply {
 }
 
 /** Records the shape that the client is told of its unnamed statement, which may be prepared on another backend later. */
-export function shapeOf(unnamed: UnnamedStatement): DescribeReply {
+export function shapeOf(unnamed: UnnamedStatement, batch: number): DescribeReply {
+  unnamed.describedIn = batch;
   return new DescribeReply((shape) => {
     if (unnamed.shape?.parametersDigest === undefined) unnamed.shape = shape;
   });
 }
 
+interface DescribingSession {
+  readonly statements: { readonly unnamed: UnnamedStatement | undefined };
+  readonly replies: { readonly batch: number };
+}
+
 /** As {@link shapeOf}, for a Describe of the unnamed portal. */
-export function shapeOfPortal(unnamed: UnnamedStatement | undefined, { buffer, start, end }: FrameScanner): DescribeReply | undefined {
+export function shapeOfPortal(
+  { statements: { unnamed }, replies: { batch } }: DescribingSession,
+  { buffer, start, end }: FrameScanner,
+): DescribeReply | undefined {
   const nameStart = start + HEADER_BYTES + 1;
   const isOfUnnamed = unnamed?.hasPortal === true && unnamed.server === undefined && unnamed.shape === undefined;
   if (!isOfUnnamed || nameStart >= end || buffer[nameStart - 1] !== PORTAL || buffer[nameStart] !== 0) return undefined;
+  unnamed.describedIn = batch;
   return new DescribeReply((shape) => {
     if (shape !== UNKNOWN_SHAPE) unnamed.shape ??= shape;
   });

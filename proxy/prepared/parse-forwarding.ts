@@ -32,7 +32,7 @@ import {
   mustDescribeFirst,
   prepareStatement,
 } from './statement-preparation.ts';
-import { preparePlaceholder } from './statements-under-client-names.ts';
+import { awaitsClientNames, preparePlaceholder } from './statements-under-client-names.ts';
 
 /*
  * These functions find the server statement for each Parse of a client, which another client may have prepared before, and
@@ -76,6 +76,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
     parseOverBudget(session, scanner, backend, name, prepared);
     return 'sent';
   }
+  if (awaitsClientNames(session, prepared.traits)) return 'asked';
   inspectTraits(session, prepared.traits);
   if (name !== '') {
     const isAgainTheSame = canBePreparedAgain(text);

@@ -1,3 +1,4 @@
+import type { Buffer } from 'node:buffer';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { PreparedStatements, SessionState } from '../../src/backend/session-state.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
@@ -13,6 +14,8 @@ export interface Effect {
   done?(): void;
   /** The server statement that a successful Parse has proven to be valid. */
   readonly statement?: ServerStatement;
+  /** Body of a ParameterDescription that comes before the error, if it fails. */
+  readonly parameters?: Buffer | undefined;
   /** The replacements made in the text, to correct the positions in errors. */
   readonly edits?: Edits | undefined;
 }

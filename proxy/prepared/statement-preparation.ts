@@ -92,6 +92,33 @@ export function prepareUnnamedPlaceholder(session: WireSession, backend: Backend
   session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(EMPTY_DEFINITION, shape)));
 }
 
+/**
+ * Describes the unnamed statement before a portal of it is executed, where its client has not: a client may know its columns, and bind
+ * it again after these have changed. A statement that can return no rows is not described.
+ */
+export function describeUnnamed(session: WireSession, unnamed: UnnamedStatement): void {
+  const { replies, backend } = session;
+  const isKnown = unnamed.describedIn === replies.batch || unnamed.isOversized === true || backend?.session.unnamed !== unnamed;
+  if (isKnown || replies.copyIn || isRowless(unnamed.definition)) return;
+  unnamed.describedIn = replies.batch;
+  describe(
+    session,
+    NO_NAME,
+    (shape) => {
+      unnamed.shape ??= shape;
+    },
+    false,
+  );
+}
+
+function isRowless(definition: Buffer): boolean {
+  return ROWLESS.test(definition.toString('latin1', 0, ROWLESS_CHARACTERS)) && !RETURNING.test(definition.toString('latin1'));
+}
+
+const ROWLESS = /^\s*(?:insert|update|delete|merge|copy|begin|commit|rollback|set)\b/i;
+const ROWLESS_CHARACTERS = 40;
+const RETURNING = /\breturning\b/i;
+
 function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
   const state = backend.session;
   const undo = () => {
@@ -100,7 +127,7 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
   const told = shapeTold(unnamed);
   closeReplacedPortal(session);
   state.unnamed = unnamed;
-  session.replies.push(Request.parse, Disposition.skip, { undo });
+  session.replies.push(Request.parse, Disposition.skip, { undo, parameters: parametersToTell(session, told) });
   session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(readAlike(session, unnamed), told)));
   if (told === undefined || !canAsk(session)) return 'ready';
   return ask(session, NO_NAME, (shape) => {
@@ -125,7 +152,7 @@ export function ensurePrepared(
   if (takeChanged(session, statement)) return 'changed';
   closeReplacedPortal(session);
   const asks = (statement.isSent || isCompared) && canAsk(session);
-  prepareStatement(session, statement, backend, asks);
+  prepareStatement(session, statement, backend, asks, undefined, parametersToTell(session, statement.shape));
   return asks ? 'asked' : 'ready';
 }
 
@@ -137,6 +164,11 @@ function closeReplacedPortal({ clientScanner: { type, buffer, start }, replies, 
   if (type !== FrontendType.Bind || buffer[start + HEADER_BYTES] !== 0) return;
   replies.push(Request.close, Disposition.skip);
   toBackend.insert(CLOSE_UNNAMED_PORTAL);
+}
+
+/** PostgreSQL tells the parameters of a statement before it finds that this has become invalid. */
+function parametersToTell({ clientScanner: { type } }: WireSession, told: StatementShape | undefined): Buffer | undefined {
+  return type === FrontendType.Describe ? told?.parameters : undefined;
 }
 
 /**
@@ -158,12 +190,19 @@ export function prepareStatement(
   backend: BackendConnection,
   asks = false,
   edits?: Edits,
+  parameters?: Buffer,
 ): void {
   closeIfStale(session, statement.name, backend);
   const { prepared } = backend.session;
   const evicted = prepared.set(statement, statement);
   session.names.prepares(statement);
-  const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
+  const effect = {
+    undo: () => prepared.delete(statement),
+    redo: () => prepared.restore(statement, statement),
+    statement,
+    edits,
+    parameters,
+  };
   session.replies.push(Request.parse, Disposition.skip, effect);
   session.toBackend.insert(parseMessage(statement.name, definitionToReprepare(readAlike(session, statement), statement.shape)));
   closeEvicted(session, evicted, backend);
@@ -220,7 +259,7 @@ function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) =
   return 'asked';
 }
 
-function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): DescribeReply {
+export function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): DescribeReply {
   const reader = new DescribeReply(told, isAwaited);
   session.replies.push(Request.describe, Disposition.skip, reader);
   session.toBackend.insert(describeStatementMessage(name));

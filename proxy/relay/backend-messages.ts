@@ -23,6 +23,7 @@ import { applyEffects, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinnin
 import { DescribeReply, StringsReply } from '../prepared/describe-reply-reader.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { ShapeChanged } from '../prepared/statement-preparation.ts';
+import { NameParse, refusalOf } from '../prepared/statements-under-client-names.ts';
 import { Reason } from './input-gate.ts';
 import { isCanceled, isMissing, isServerStatementMissing, STALE_PLAN } from './recognized-errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
@@ -37,6 +38,7 @@ import type { WireSession } from './wire-session.ts';
 
 const ANSWERED = { name: 'wire.query' } as const;
 const NO_NAME = Buffer.alloc(0);
+const FAILED_TRANSACTION = '25P02';
 /** Command tags of statements that cannot commit, unlike COMMIT, CALL and VACUUM. A request that fails after these has left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
@@ -208,8 +210,10 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const seen = buffer.subarray(start + HEADER_BYTES, end);
   const said = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
   const refused = replies.subject instanceof ShapeChanged && isMissing(said) ? replies.subject : undefined;
-  const isRefused = refused !== undefined;
-  const fields = isRefused ? STALE_PLAN : said;
+  const refusal = refused === undefined ? refusalOf(session, said) : STALE_PLAN;
+  const isRefused = refusal !== undefined;
+  const fields = refusal ?? said;
+  if (replies.subject instanceof NameParse) replies.subject.failed(said);
   if (fields.severity !== 'ERROR') endingOf(session).hasFatal = true;
   const hasFatal = session.ending?.hasFatal === true;
   if (isForwarded && !hasFatal && session.completed !== 'committed' && !isRefused && canRunAgain(session, fields)) {
@@ -226,11 +230,13 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const isTold = (isForwarded || hasFatal) && !isHidden;
   const isReworded = isTold && !isRefused && scanner.last && (services.rewriter !== undefined || mentionsServerStatement(fields.message));
   const edits = editsInError(session);
+  const parameters = isTold ? parametersBefore(session, said, isRefused) : undefined;
+  if (parameters !== undefined) toClient.insert(encodeBackendMessage({ name: 'ParameterDescription', body: parameters }));
   if (!isReworded) passOn(session, scanner, isTold && !isRefused);
   replies.receive(type);
   if (isRefused && isTold) {
-    if (refused.parameters !== undefined) toClient.insert(encodeBackendMessage({ name: 'ParameterDescription', body: refused.parameters }));
-    toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
+    const told = services.rewriter === undefined ? fields : services.rewriter.error(fields, edits);
+    toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: told }));
   }
   // This comes last, because the error may have undone that the client closed its name for the statement.
   if (isReworded) toClient.insert(errorForClient(buffer.subarray(start, end), fields, { rewriter: services.rewriter, statements, edits }));
@@ -246,6 +252,12 @@ function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link, replies 
   if (isServerStatementMissing(error)) return attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
   if (link.mayMeetForeignCancel && isCanceled(error)) return true;
   return usesRepeated && attempt !== 'second' && stalenessOf(error, replies.kind !== Request.bind) !== undefined;
+}
+
+/** What the client is told of a statement before an error to its Describe. In a failed transaction that error comes first. */
+function parametersBefore({ replies: { subject } }: WireSession, { code }: ErrorFields, isRefused: boolean): Buffer | undefined {
+  if (code === FAILED_TRANSACTION || (subject instanceof ShapeChanged && !isRefused)) return undefined;
+  return isOwn(subject) ? undefined : (subject as Effect | undefined)?.parameters;
 }
 
 /** The replacements made in the statement that an error is about. */

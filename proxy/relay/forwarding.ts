@@ -34,11 +34,17 @@ import {
   awaitsStrings,
   closeIfStale,
   closeStaleNames,
+  describeUnnamed,
   ensureUnnamed,
   refuseChanged,
 } from '../prepared/statement-preparation.ts';
 import { resolveStatement } from '../prepared/statement-resolution.ts';
-import { describesPlaceholder, describesUnnamedPlaceholder, preparePlaceholders } from '../prepared/statements-under-client-names.ts';
+import {
+  awaitsClientNames,
+  describesPlaceholder,
+  describesUnnamedPlaceholder,
+  preparePlaceholders,
+} from '../prepared/statements-under-client-names.ts';
 import { countedPortal, countedQuery, portalOf } from './statement-counting.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -67,7 +73,7 @@ function followsReset({ pins, hasUnsynced, names }: WireSession, { type }: Frame
 
 /** Whether the message that {@link mustWaitForReplies} or {@link forward} made wait still has to. */
 export function awaitsReplies(session: WireSession): boolean {
-  return session.names.isWaiting || awaitsShape(session) || (session.endsPipeline && session.replies.length > 0);
+  return session.names.isWaiting || awaitsShape(session) || (session.awaitsAll && session.replies.length > 0);
 }
 
 /**
@@ -153,7 +159,9 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
   if (session.unsyncedBatch === replies.batch && mustEndPipeline(session, sessionTraitsOf(text), true)) return false;
-  const { traits, sent, edits } = inspectQuery(session, scanner, text, isWhole ? undefined : end);
+  const inspected = inspectQuery(session, scanner, text, isWhole ? undefined : end);
+  if (inspected === undefined) return false;
+  const { traits, sent, edits } = inspected;
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
@@ -191,7 +199,7 @@ function forwardNamed(
   const nameStart = statementNameStart(buffer, start, end);
   const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
   if (nameEnd < 0) {
-    expectReply(session, kind, kind === Request.describe ? shapeOfPortal(session.statements.unnamed, scanner) : undefined);
+    expectReply(session, kind, kind === Request.describe ? shapeOfPortal(session, scanner) : undefined);
     pass(session, scanner);
     return true;
   }
@@ -201,10 +209,8 @@ function forwardNamed(
   const name = buffer.toString('latin1', nameStart, nameEnd);
   const named = isNamed ? statementNamed(session, name) : undefined;
   const statement = isNamed ? named : unnamed;
-  if (kind === Request.bind) {
-    if (statement !== undefined && mustEndPipeline(session, statement.traits)) return false;
-    session.boundBatch = replies.batch;
-  }
+  if (statement !== undefined && (mustEndPipeline(session, statement.traits) || awaitsClientNames(session, statement.traits))) return false;
+  if (kind === Request.bind) session.boundBatch = replies.batch;
   inspectTraits(session, statement?.traits);
   const server = isNamed ? useNamed(session, name, named, backend, kind) : useUnnamed(session, backend, kind);
   if (server === 'asked' || server === 'changed') {
@@ -222,9 +228,12 @@ function forwardNamed(
     sentText.batch = replies.batch;
     portalBound(session, scanner, statement?.traits);
     portalOf(session, scanner, server, isNamed ? undefined : unnamed);
-    if (unnamed !== undefined && buffer[start + HEADER_BYTES] === 0) unnamed.hasPortal = !isNamed;
+    if (unnamed !== undefined) {
+      if (buffer[start + HEADER_BYTES] === 0) unnamed.hasPortal = !isNamed;
+      unnamed.isBound = !isNamed && unnamed.server === undefined;
+    }
     expectReply(session, kind, deallocationOf(session, statement?.deallocates, backend));
-  } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
+  } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed, replies.batch));
   // The server refuses a name that the client has not prepared.
   if (server === undefined) pass(session, scanner);
   else session.toBackend.insert(withStatementName(buffer, start, end, server.name));
@@ -299,6 +308,8 @@ function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   session.unknownStringsBatch = replies.batch;
   closeDanglingPortal(session);
   session.executedBatch = session.replies.batch;
+  const { unnamed } = session.statements;
+  if (unnamed?.isBound === true && unnamed.shape === undefined) describeUnnamed(session, unnamed);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();
   expectReply(session, Request.execute, shownOf(session, scanner), countedPortal(session, scanner));

@@ -6,6 +6,7 @@ import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { Counted, StatementCounter } from '../../src/catalog/query-statistics/statement-counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
+import type { ErrorFields } from '../../src/protocol/error-fields.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Deadline } from '../../src/runtime/deadline.ts';
@@ -120,6 +121,17 @@ export class StatementCounting {
   bytes = 0;
 }
 
+/** What SQL finds under the client's own names. */
+export interface ClientNames {
+  readonly names: Set<string>;
+  /** The batch for which they were prepared. */
+  readonly batch: number;
+  /** Those that fail when SQL executes them, with the errors. */
+  readonly refusals: Map<string, ErrorFields> | undefined;
+  /** `awaited`: the SQL waits until they have been compared with what the client was told; `ready`: they have been. */
+  state: 'awaited' | 'ready' | 'used';
+}
+
 /** What is known of a session's end, from when its client, its backend or the service begins to end it. */
 export class SessionEnding {
   isOver = false;
@@ -199,8 +211,8 @@ export class WireSession {
   executedBatch = NEVER;
   /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
   joinedBatch = NEVER;
-  /** The next message waits until all before it has been answered, because Postern ends the pipeline there. */
-  endsPipeline = false;
+  /** The next message waits until all before it has been answered. */
+  awaitsAll = false;
   /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
   /**
@@ -218,7 +230,7 @@ export class WireSession {
 
   /* Prepared statements and portals on the backend at hand. */
   /** The client's names under which its statements have been prepared, and in which batch. */
-  clientNames: { readonly names: Set<string>; readonly batch: number } | undefined;
+  clientNames: ClientNames | undefined;
   /** What the backend was asked last before a message could be sent. */
   question: ShapeQuestion | undefined;
   portals: SpecialPortals | undefined;
