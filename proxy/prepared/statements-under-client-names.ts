@@ -59,7 +59,13 @@ export function prepareUnderClientNames(session: WireSession, backend: BackendCo
     const { server, first = server } = statement;
     const told = first.shape ?? server.shape;
     const failing = isCompared ? new NameParse(session, name) : undefined;
-    prepareUnderClientName(session, name, definitionToReprepare(readAlike(session, server), isCompared ? told : undefined), backend, failing);
+    prepareUnderClientName(
+      session,
+      name,
+      definitionToReprepare(readAlike(session, server), isCompared ? told : undefined),
+      backend,
+      failing,
+    );
     if (isCompared) describe(session, Buffer.from(name, 'latin1'), (shape) => compare(session, name, statement, told, shape), false);
     if (isApart) skipSync(session);
   }
