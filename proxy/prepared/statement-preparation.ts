@@ -94,12 +94,12 @@ export function prepareUnnamedPlaceholder(session: WireSession, backend: Backend
 
 /**
  * Describes the unnamed statement before a portal of it is executed, where its client has not: a client may know its columns, and bind
- * it again after these have changed. A statement that can return no rows is not described.
+ * it again after these have changed. Also where it returns no rows: its parameters keep the types that they had.
  */
 export function describeUnnamed(session: WireSession, unnamed: UnnamedStatement): void {
   const { replies, backend } = session;
   const isKnown = unnamed.describedIn === replies.batch || unnamed.isOversized === true || backend?.session.unnamed !== unnamed;
-  if (isKnown || replies.copyIn || isRowless(unnamed.definition)) return;
+  if (isKnown || replies.copyIn) return;
   unnamed.describedIn = replies.batch;
   describe(
     session,
@@ -110,14 +110,6 @@ export function describeUnnamed(session: WireSession, unnamed: UnnamedStatement)
     false,
   );
 }
-
-function isRowless(definition: Buffer): boolean {
-  return ROWLESS.test(definition.toString('latin1', 0, ROWLESS_CHARACTERS)) && !RETURNING.test(definition.toString('latin1'));
-}
-
-const ROWLESS = /^\s*(?:insert|update|delete|merge|copy|begin|commit|rollback|set)\b/i;
-const ROWLESS_CHARACTERS = 40;
-const RETURNING = /\breturning\b/i;
 
 function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
   const state = backend.session;

@@ -284,7 +284,19 @@ function program(seed: number, joins: boolean): Turn[] {
     () => [`Query ${one(SETTINGS)}`],
     ...(joins ? [() => [parse('""'), ...run('""'), `Query ${one(JOINED)}`, 'Sync']] : []),
   ];
-  return Array.from({ length: TURNS }, () => {
+  /** Often enough for Postern to prepare it by itself; then it fails once more where something else is prepared. */
+  const fails = (session: number) => [
+    ...Array.from({ length: 3 + random.below(3) }, () => ({ session: free(session), lines: MISSING })),
+    { session, lines: [parse('""'), 'Describe S ""', 'Sync'] },
+    ...(random.below(2) === 0 ? [{ session: free(session), lines: MISSING }] : []),
+    { session, lines: MISSING },
+    { session, lines: [...first(), ...run('""'), 'Sync'] },
+  ];
+  const free = (otherwise: number) => {
+    const session = random.below(SESSIONS);
+    return open.has(session) ? otherwise : session;
+  };
+  return Array.from({ length: TURNS }, (): Turn | Turn[] => {
     const session = random.below(SESSIONS);
     const kind = random.below(10);
     if (open.has(session)) {
@@ -296,17 +308,21 @@ function program(seed: number, joins: boolean): Turn[] {
       return { session, lines: ['Query BEGIN'] };
     }
     if (kind < 4) return { session, lines: [`Query ${one(CHANGES)}`] };
+    if (kind === 4 && random.below(3) === 0) return fails(session);
     return { session, lines: unnamedKinds[random.below(unnamedKinds.length)]?.() ?? [] };
-  }).map(({ session, lines }) => ({ session, lines: lines.map((line) => line.replaceAll('#', String(seed))) }));
+  })
+    .flat()
+    .map(({ session, lines }) => ({ session, lines: lines.map((line) => line.replaceAll('#', String(seed))) }));
 }
 
+const MISSING = ['Parse "" SELECT * FROM missing#', 'Sync'];
 const READS = [
   'SELECT * FROM rows#',
   'SELECT v FROM rows#',
   'SELECT * FROM view#',
   'SELECT * FROM made#()',
   'SELECT * FROM other#',
-  "SELECT '01.02.2025'::date AS day",
+  "SELECT '2025-02-01'::date AS day",
   "SELECT nextval('rows#_id_seq')",
 ];
 const WRITES = [
