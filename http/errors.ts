@@ -49,6 +49,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   idempotency_key_reused: { status: 422, title: 'Idempotency key reused' },
   payload_too_large: { status: 413, title: 'Request body too large' },
   response_too_large: { status: 400, title: 'Result too large' },
+  insufficient_storage: { status: 507, title: 'Insufficient storage' },
   rate_limited: { status: 429, title: 'Too many requests', retryable: true, retryAfterS: 3_600 },
   too_many_requests: { status: 429, title: 'Too many requests at once', retryable: true, retryAfterS: 1 },
   too_many_connections: { status: 503, title: 'Too many connections', retryable: true, retryAfterS: 2 },

@@ -8,6 +8,8 @@ import type { AdminLogin } from './router/placement/server/admin-login.ts';
 export interface BackingPostgres {
   readonly admin: string | AdminLogin;
   readonly secret: string;
+  /** The folder of the embedded server's files; undefined: it is another server, whose disk is its operator's. */
+  readonly folder?: string;
 }
 
 /** The texts of utility statements may hold passwords and secret names of channels; those of others have no constants. */
@@ -31,8 +33,8 @@ export async function openPostgres(config: Config, observe: Observe, opened: (()
     ...(config.POSTERN_QUERY_STATISTICS === 'on' ? { settings: WITH_MODULE } : {}),
   });
   opened.push(() => embedded.stop());
-  const { host, port, superuser } = embedded;
-  return { admin: { host, port, ...superuser }, secret: embedded.secret };
+  const { host, port, superuser, folder } = embedded;
+  return { admin: { host, port, ...superuser }, secret: embedded.secret, folder };
 }
 
 /**
@@ -42,6 +44,6 @@ export async function openPostgres(config: Config, observe: Observe, opened: (()
 export async function findPostgres(config: Config): Promise<BackingPostgres> {
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
   if (admin !== undefined && secret !== undefined) return { admin, secret };
-  const { host, port, superuser, secret: known } = await findRunningServer(config.POSTERN_DATA_DIR, secret);
-  return { admin: { host, port, ...superuser }, secret: known };
+  const { host, port, superuser, secret: known, folder } = await findRunningServer(config.POSTERN_DATA_DIR, secret);
+  return { admin: { host, port, ...superuser }, secret: known, folder };
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { rolePassword, roleVerifier } from './auth/role-password.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
 import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf } from './embedded/data-directory.ts';
+import { DiskSpace, DiskWatch } from './embedded/disk-space.ts';
 import { EmbeddedError } from './embedded/embedded-error.ts';
 import { linkExtensions } from './embedded/extensions.ts';
 import { replaceFile } from './embedded/files-and-folders.ts';
@@ -37,6 +38,8 @@ export interface EmbeddedCluster {
   readonly superuser: { readonly user: string; readonly password: string };
   /** The master secret: given, or generated and kept in the data directory. */
   readonly secret: string;
+  /** The server's own folder (PGDATA). */
+  readonly folder: string;
   /** The server's present process id; undefined while it is being restarted. */
   readonly pid: number | undefined;
   /** Shuts the server down and releases the data directory. */
@@ -113,21 +116,29 @@ async function startIn(
   const extensions = await linkExtensions(directory, binaries);
   const settings = await settingsFor(directory, { host, extensions }, options.settings ?? {});
   const verifier = await roleVerifier(secret, SUPERUSER);
+  const { observe = () => {} } = options;
+  const disk = new DiskWatch({ disk: new DiskSpace(cluster), folder: directory.home, observe });
+  // Recovery writes WAL too.
+  await disk.makeRoom();
   await whileSessionsLinger(() => setSuperuserPassword(cluster, binaries, account, settings, verifier));
   const exited = (how: string) => {
-    options.observe?.({ name: 'service.warning', message: `the embedded PostgreSQL ended (${how}) and is being restarted` });
+    observe({ name: 'service.warning', message: `the embedded PostgreSQL ended (${how}) and is being restarted` });
+    void disk.makeRoom();
     options.exited?.(how);
   };
   const postmaster = await Postmaster.start({ postgres: binaries.postgres, account, cluster, settings, log, exited });
+  disk.start();
   return {
     host,
     port: PORT,
     superuser: { user: SUPERUSER, password: rolePassword(secret, SUPERUSER) },
     secret,
+    folder: cluster,
     get pid() {
       return postmaster.pid;
     },
     async stop() {
+      await disk.stop();
       await postmaster.stop();
       for (const folder of [host, extensions]) await rm(folder, { recursive: true, force: true });
       await directory.release();

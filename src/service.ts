@@ -17,6 +17,7 @@ import { openPostgres } from './backing-postgres.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import { SchemaCopies } from './copies/schema-copies.ts';
+import { DiskSpace } from './embedded/disk-space.ts';
 import { ServiceError } from './errors.ts';
 import { openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
@@ -98,10 +99,11 @@ export async function startService(config: Config, observer: Observer, { console
   try {
     const tls = TlsFiles.open(config);
     const postgres = shared?.postgres ?? (await openPostgres(config, log, opened));
-    const { secret } = postgres;
+    const { secret, folder } = postgres;
+    const disk = folder === undefined ? undefined : new DiskSpace(folder);
     const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
     let clusters: Clusters | undefined;
-    const metrics = createMetrics({ clusters: () => clusters?.snapshot() ?? [] });
+    const metrics = createMetrics({ clusters: () => clusters?.snapshot() ?? [], disk: disk && (() => disk.use()) });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
       connection: controlConnection(first),
@@ -155,7 +157,7 @@ export async function startService(config: Config, observer: Observer, { console
       observe,
     });
     const operator = new Operator(catalog, clusters);
-    const clones = new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe });
+    const clones = new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe, disk });
     await finishDrops(operator, clones, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
     undoInterruptedMoves(new InterruptedMoves({ catalog, clusters, observe }), observe, opened);

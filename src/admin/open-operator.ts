@@ -3,6 +3,7 @@ import { findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { SchemaCopies } from '../copies/schema-copies.ts';
+import { DiskSpace } from '../embedded/disk-space.ts';
 import type { Origin } from '../observation.ts';
 import { SignUps } from '../router/accounts/sign-ups.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
@@ -36,7 +37,8 @@ const WAIT_MS = 5_000;
  */
 export async function openOperator(config: Config): Promise<OperatorSession> {
   const observe = () => {};
-  const { admin, secret } = await findPostgres(config);
+  const { admin, secret, folder } = await findPostgres(config);
+  const disk = folder === undefined ? undefined : new DiskSpace(folder);
   const shared = { secret, ...clusterOptions(config, observe) };
   const first = await findCluster({ admin, ...shared, waitMs: WAIT_MS });
   const catalog = await Catalog.open({ connection: controlConnection(first), observe, auditDays: config.POSTERN_AUDIT_DAYS });
@@ -49,10 +51,10 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   return {
     operator,
     signUps,
-    clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe }),
+    clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe, disk }),
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
-    mover: new Mover(catalog, clusters, warn),
+    mover: new Mover(catalog, clusters, warn, disk),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
       await clusters.close();

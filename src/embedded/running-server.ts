@@ -13,6 +13,8 @@ export interface RunningServer {
   readonly port: number;
   readonly superuser: { readonly user: string; readonly password: string };
   readonly secret: string;
+  /** Its own folder (PGDATA). */
+  readonly folder: string;
 }
 
 /**
@@ -29,5 +31,11 @@ export async function findRunningServer(dataDir: string, given?: string): Promis
   }
   const secret = given ?? (await knownSecret(path));
   if (secret === undefined) throw new EmbeddedError(`the data directory ${dataDir} holds no secret: set POSTERN_SECRET`);
-  return { host: socketFolder, port: PORT, superuser: { user: SUPERUSER, password: rolePassword(secret, SUPERUSER) }, secret };
+  return {
+    host: socketFolder,
+    port: PORT,
+    superuser: { user: SUPERUSER, password: rolePassword(secret, SUPERUSER) },
+    secret,
+    folder: cluster,
+  };
 }

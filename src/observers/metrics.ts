@@ -23,6 +23,18 @@ export interface ClusterSnapshot {
   readonly pool: PoolSnapshot | undefined;
 }
 
+/** The disk of the embedded server. */
+export interface DiskSnapshot {
+  readonly freeBytes: number;
+  readonly sizeBytes: number;
+}
+
+export interface MetricsSources {
+  readonly clusters: () => readonly ClusterSnapshot[];
+  /** Undefined: the server is another one, whose disk cannot be seen. */
+  readonly disk?: (() => Promise<DiskSnapshot | undefined>) | undefined;
+}
+
 export interface Metrics {
   readonly handlers: ObservationHandlers;
   readonly registry: Registry;
@@ -34,12 +46,13 @@ export interface Metrics {
  * The Prometheus metrics of one process. Label values are few and known in advance: never a path as sent or an error
  * text, and an organization only where its sessions cannot be ended.
  */
-export function createMetrics({ clusters }: { readonly clusters: () => readonly ClusterSnapshot[] }): Metrics {
+export function createMetrics({ clusters, disk }: MetricsSources): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
   gaugeClusters(registry, clusters);
   countDroppedLines(registry);
+  if (disk !== undefined) gaugeDisk(registry, disk);
   const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
   return { registry, handlers, close: measureEventLoopDelay(registry) };
 }
@@ -54,6 +67,21 @@ function countDroppedLines(registry: Registry): void {
       this.inc(standardOutput.dropped);
     },
   });
+}
+
+function gaugeDisk(registry: Registry, disk: () => Promise<DiskSnapshot | undefined>): void {
+  const gauge = (name: string, help: string, ofDisk: (snapshot: DiskSnapshot) => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      async collect() {
+        const snapshot = await disk();
+        this.set(snapshot === undefined ? Number.NaN : ofDisk(snapshot));
+      },
+    });
+  gauge('postern_data_directory_free_bytes', 'Space that is free on the disk of the data directory', ({ freeBytes }) => freeBytes);
+  gauge('postern_data_directory_size_bytes', 'Space on the disk of the data directory, in use or free', ({ sizeBytes }) => sizeBytes);
 }
 
 function sumOf(pools: readonly PoolSnapshot[]): PoolSnapshot {

@@ -97,6 +97,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'A row, or the results of a transaction, are larger than may be held in memory.',
     cure: 'Select fewer columns or rows. /api/query streams results of any size.',
   },
+  insufficient_storage: {
+    cause: 'The disk of the PostgreSQL server is nearly full, so nothing is copied on it.',
+    cure: 'Delete clones and data that are not used any more, and tell the operator, who has to make the disk larger.',
+  },
   rate_limited: { cause: 'This was asked too often within an hour.', cure: 'Wait for the time in Retry-After.' },
   too_many_requests: {
     cause: 'The organization has as many requests in flight, or as many bytes of them in memory, as it may have.',

@@ -46,7 +46,7 @@ const create = {
       },
     },
   },
-  errors: ['too_many_clones', 'rate_limited', 'organization_busy', 'unsupported_statement', 'statement_timeout'],
+  errors: ['too_many_clones', 'insufficient_storage', 'rate_limited', 'organization_busy', 'unsupported_statement', 'statement_timeout'],
 } as const satisfies Operation;
 
 const list = {

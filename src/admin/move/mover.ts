@@ -10,6 +10,7 @@ import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
 import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../../router/clusters/served-cluster.ts';
+import type { Room } from '../../router/moves/clones.ts';
 import { undoMove } from '../../router/moves/interrupted-moves.ts';
 import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
 import { removeReplication } from '../../router/placement/own-database/move-replication-objects.ts';
@@ -52,22 +53,26 @@ export class Mover {
   readonly #catalog: Catalog;
   readonly #clusters: Clusters;
   readonly #warn: Warn;
+  readonly #disk: Room | undefined;
 
-  constructor(catalog: Catalog, clusters: Clusters, warn: Warn) {
+  constructor(catalog: Catalog, clusters: Clusters, warn: Warn, disk?: Room) {
     this.#catalog = catalog;
     this.#clusters = clusters;
     this.#warn = warn;
+    this.#disk = disk;
   }
 
   /**
    * Copies the organization's data, and has it be served from the copy: small ones while their clients wait, large ones on the way to
    * another server before that as far as possible. The former copy is kept. If anything fails, the organization stays where it is, and the
    * copy is removed.
-   * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`
+   * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`, `insufficient_storage`
    */
   async move(id: string, options: MoveOptions, origin: Origin): Promise<Moved> {
     const { placement: from } = await this.#organization(id);
     const [source, target] = [await this.#clusters.ready(from.cluster), await this.#cluster(options.cluster ?? from.cluster)];
+    // Also on the way to another server: the source keeps its WAL until the copy has caught up.
+    if ([source, target].includes(this.#clusters.default)) await this.#disk?.requireRoom();
     for (const { platform } of [source, target]) {
       if (await platform.runInShared(hasCitus))
         throw new ServiceError(

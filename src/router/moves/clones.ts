@@ -49,6 +49,12 @@ export interface SchemaCopying {
   run<Result>(cluster: ServedCluster, work: (copy: CopyData) => Promise<Result>): Promise<Result>;
 }
 
+/** The disk of the default cluster, where the service runs that itself. */
+export interface Room {
+  /** @throws ServiceError `insufficient_storage` when it is too full for another copy */
+  requireRoom(): Promise<void>;
+}
+
 export interface ClonesOptions {
   readonly schemas: SchemaCopying;
   readonly catalog: Catalog;
@@ -56,6 +62,7 @@ export interface ClonesOptions {
   readonly signUps: SignUps;
   readonly operator: Operator;
   readonly observe: Observe;
+  readonly disk?: Room | undefined;
 }
 
 /** Organizations that are copies of others for a limited time: for previews and tests. */
@@ -69,11 +76,13 @@ export class Clones {
   /**
    * Makes an organization with a key of its own and a copy of another's data. The clients of that one wait while its data is copied.
    * @throws ServiceError `invalid_request`, `rate_limited`, `too_many_clones`, `too_many_requests`, `organization_busy`,
-   * `unsupported_statement`, `statement_timeout`
+   * `unsupported_statement`, `statement_timeout`, `insufficient_storage`
    */
   async create(request: CloneRequest, origin: Origin): Promise<NewlyCloned> {
     const { kind, cluster: name } = request.source.placement;
-    const cluster = await this.#options.clusters.ready(name);
+    const { clusters, disk } = this.#options;
+    const cluster = await clusters.ready(name);
+    if (cluster === clusters.default) await disk?.requireRoom();
     if (kind === 'schema') return this.#options.schemas.run(cluster, (copy) => this.#make(request, cluster, copy, origin));
     const copy: CopyData = (from, to, timeoutMs) => cluster.provisioning((provisioner) => provisioner.copy(from, to, timeoutMs));
     return this.#make(request, cluster, copy, origin);

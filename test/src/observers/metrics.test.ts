@@ -44,6 +44,7 @@ async function scrape(): Promise<string[]> {
       { name: 'b', isAnswering: true, pool: { idle: 1, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() } },
       { name: 'c', isAnswering: false, pool: undefined },
     ],
+    disk: async () => ({ freeBytes: 5, sizeBytes: 50 }),
   });
   const observe = fanOut(handlers);
   for (const observation of observations) observe(observation);
@@ -100,6 +101,8 @@ it('reads the pool when it is asked', async () => {
       'postern_cluster_backends{cluster="b",state="idle"} 1',
       'postern_cluster_backends{cluster="c",state="idle"} 0',
       'postern_cluster_lease_waiters{cluster="default"} 1',
+      'postern_data_directory_free_bytes 5',
+      'postern_data_directory_size_bytes 50',
     ]),
   );
 });
