@@ -14,7 +14,7 @@ export interface ClientStream extends Duplex {
   /** Something below the stream encrypts it. */
   readonly isEncrypted?: boolean;
   /** Called when the client is authenticated; undefined if the stream does not depend on it. */
-  known?(organizationId: string): void;
+  known?(limitsId: string): void;
 }
 
 /** Receives a client's input after the login. */

@@ -182,7 +182,7 @@ export class WireServer {
   }
 
   /** @throws ServiceError `too_many_connections`; ClientGone */
-  async #admit(client: ClientConnection, { organization }: Tenant): Promise<void> {
+  async #admit(client: ClientConnection, { limitsId }: Tenant): Promise<void> {
     const { clients } = this.#options;
     if (!clients.tryEnter(ALL) && !(await clients.enter(ALL))) throw tooManyClients();
     if (!this.#unauthenticated.delete(client)) {
@@ -190,7 +190,7 @@ export class WireServer {
       throw new ClientGone();
     }
     this.#clients.add(client);
-    client.stream.known?.(organization.id);
+    client.stream.known?.(limitsId);
   }
 
   #forget(client: ClientConnection): void {

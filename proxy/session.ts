@@ -58,10 +58,10 @@ export async function openSession(
   { tenant, startup, origin }: AuthenticatedClient,
   context: SessionContext,
 ): Promise<void> {
-  const { id } = tenant.organization;
+  const { limitsId } = tenant;
   const { clientsOfOrganization, organizations } = context;
-  if (!clientsOfOrganization.tryEnter(id) && !(await clientsOfOrganization.enter(id))) {
-    throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
+  if (!clientsOfOrganization.tryEnter(limitsId) && !(await clientsOfOrganization.enter(limitsId))) {
+    throw new ServiceError('too_many_connections', `too many connections for organization "${tenant.organization.id}"`);
   }
   const shared = organizations.enter(tenant);
   try {
@@ -76,7 +76,7 @@ export async function openSession(
     session.start();
   } catch (error) {
     organizations.leave(tenant, shared);
-    clientsOfOrganization.leave(id);
+    clientsOfOrganization.leave(limitsId);
     throw error;
   }
 }
@@ -139,7 +139,7 @@ class Session implements SessionServices, ReachableSession {
     this.registry = this.multiplexer.registry;
     this.parseCache = shared.parseCache;
     this.statementMemory = shared.statementMemory;
-    this.bufferBudget = new BufferBudget(context.messageBudget, tenant.organization.id);
+    this.bufferBudget = new BufferBudget(context.messageBudget, tenant.limitsId);
     this.#client = client;
     this.router = context.router;
     this.tenant = tenant;
@@ -158,7 +158,7 @@ class Session implements SessionServices, ReachableSession {
     const { observe, open, watchdog, router } = this.#context;
     observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.tenant) });
     watchdog.watch(this.#relay);
-    this.#client.attach(this.#relay, router.inputs.join(this.tenant.organization.id));
+    this.#client.attach(this.#relay, router.inputs.join(this.tenant.limitsId));
     // Even a session that ends during this call reports its end later.
     open.add(this.#open);
   }
@@ -192,7 +192,7 @@ class Session implements SessionServices, ReachableSession {
     this.#shared.part(own);
     router.cancelKeys.forget(own);
     organizations.leave(this.tenant, this.#shared);
-    clientsOfOrganization.leave(this.tenant.organization.id);
+    clientsOfOrganization.leave(this.tenant.limitsId);
   }
 
   get number(): number {

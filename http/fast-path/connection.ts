@@ -172,7 +172,7 @@ export class FastPathConnection implements Indexed, InputSource {
   /** Waits for the rest of a body, if the key is known. Otherwise the server handles the request; it authenticates before it reads the body. */
   #wait(bytes: Buffer, { end }: PlainQueryRequest, tenant: Tenant | undefined): void {
     if (this.#reserved === undefined) {
-      const reserved = tenant && new MemoryReservation(this.#host.parts, tenant.organization.id, 0);
+      const reserved = tenant && new MemoryReservation(this.#host.parts, tenant.limitsId, 0);
       if (reserved === undefined || reserved.tryResize(end) !== undefined) {
         this.#leave(bytes);
         return;
@@ -220,7 +220,7 @@ export class FastPathConnection implements Indexed, InputSource {
     if (keyDigest === this.#inputKey || tenant === undefined) return;
     this.#input?.leave();
     this.#inputKey = keyDigest;
-    this.#input = this.#host.context.router.inputs.join(tenant.organization.id);
+    this.#input = this.#host.context.router.inputs.join(tenant.limitsId);
   }
 
   readonly #served = (): void => {

@@ -91,9 +91,9 @@ export class QueryExchange {
       const tenant = recognized ?? (await authenticator.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
       call.tenant = tenant;
-      this.#context.connections.authenticated(this.#socket, tenant.organization.id);
+      this.#context.connections.authenticated(this.#socket, tenant.limitsId);
       const { admission } = this.#context;
-      const leave = admission.tryEnter(tenant.organization.id) ?? (await admission.enter(tenant.organization.id));
+      const leave = admission.tryEnter(tenant) ?? (await admission.enter(tenant));
       if (this.#isOver) {
         leave();
         return;
@@ -189,8 +189,8 @@ export class QueryExchange {
     const { tenant } = this.call;
     if (tenant === undefined) return;
     const { results } = this.#context.router;
-    this.call.results ??= new MemoryReservation(results, tenant.organization.id);
-    this.call.compressor ??= new MemoryReservation(results, tenant.organization.id);
+    this.call.results ??= new MemoryReservation(results, tenant.limitsId);
+    this.call.compressor ??= new MemoryReservation(results, tenant.limitsId);
   }
 
   #sendStream(body: Readable): void {

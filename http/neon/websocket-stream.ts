@@ -73,10 +73,10 @@ export class WebSocketStream extends Duplex {
   }
 
   /** Called when the client is authenticated. Its frames then count in the budget of its organization. */
-  known(organizationId: string): void {
+  known(limitsId: string): void {
     this.#held.end();
-    this.#budgets.connections.authenticated(this.#socket, organizationId);
-    this.#held = new MemoryReservation(this.#budgets.bodies, organizationId);
+    this.#budgets.connections.authenticated(this.#socket, limitsId);
+    this.#held = new MemoryReservation(this.#budgets.bodies, limitsId);
     this.#isAuthenticated = true;
     this.#count();
   }

@@ -1,9 +1,12 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import type { CountLimit } from '../../src/runtime/limits/count-limit.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import { countBody } from './body-memory.ts';
+
+type AdmittedTenant = Pick<Tenant, 'limitsId'> & { readonly organization: Pick<Tenant['organization'], 'id'> };
 
 /**
  * Limits the requests of one organization in progress. Admitted requests wait for a database session in the pool, which
@@ -29,25 +32,25 @@ export class Admission {
   }
 
   /** @returns a function that ends the admission; undefined if it is not known at once whether the request is admitted: {@link enter} tells */
-  tryEnter(organizationId: string): (() => void) | undefined {
-    return this.#limit.tryEnter(organizationId) ? this.#entered(organizationId) : undefined;
+  tryEnter(tenant: AdmittedTenant): (() => void) | undefined {
+    return this.#limit.tryEnter(tenant.limitsId) ? this.#entered(tenant) : undefined;
   }
 
   /**
    * @returns a function that ends the admission
    * @throws ServiceError `too_many_requests`
    */
-  async enter(organizationId: string): Promise<() => void> {
-    if (!(await this.#limit.enter(organizationId))) throw tooMany(this.#limit.max);
-    return this.#entered(organizationId);
+  async enter(tenant: AdmittedTenant): Promise<() => void> {
+    if (!(await this.#limit.enter(tenant.limitsId))) throw tooMany(this.#limit.max);
+    return this.#entered(tenant);
   }
 
-  #entered(organizationId: string): () => void {
+  #entered({ limitsId, organization: { id: organizationId } }: AdmittedTenant): () => void {
     const underWay = this.#underWay.get(organizationId) ?? { count: 0 };
     if (underWay.count === 0) this.#underWay.set(organizationId, underWay);
     underWay.count += 1;
     return () => {
-      this.#limit.leave(organizationId);
+      this.#limit.leave(limitsId);
       underWay.count -= 1;
       if (underWay.count === 0) this.#underWay.delete(organizationId);
     };
@@ -67,7 +70,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
   // The first hook after authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;
-    const id = call.tenant?.organization.id;
+    const { tenant } = call;
     const admitted = (id: string, leave: () => void) => {
       // The admission ends when the client disconnects, so a client that has already disconnected is not admitted.
       if (call.disconnect.reason !== undefined) {
@@ -79,16 +82,16 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
       call.compressor = new MemoryReservation(results, id);
       countBody(request, body, id, bodies);
     };
-    const admit = (id: string): Promise<void> | undefined => {
-      const leave = admission.tryEnter(id);
-      if (leave === undefined) return admission.enter(id).then((entered) => admitted(id, entered));
-      admitted(id, leave);
+    const admit = (one: Tenant): Promise<void> | undefined => {
+      const leave = admission.tryEnter(one);
+      if (leave === undefined) return admission.enter(one).then((entered) => admitted(one.limitsId, entered));
+      admitted(one.limitsId, leave);
       return undefined;
     };
     try {
       if (call.disconnect.reason !== undefined) throw call.disconnect.reason;
-      if (id !== undefined) connections.authenticated(request.raw.socket, id);
-      const admitting = id === undefined ? undefined : admit(id);
+      if (tenant !== undefined) connections.authenticated(request.raw.socket, tenant.limitsId);
+      const admitting = tenant === undefined ? undefined : admit(tenant);
       if (admitting === undefined) done();
       else admitting.then(() => done(), done);
     } catch (error) {

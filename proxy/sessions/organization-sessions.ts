@@ -108,7 +108,7 @@ class OwnProcessId implements ProcessIds {
 }
 
 /** The role of an organization to which sessions belong: the owner, or the role of read keys. */
-export type SessionsOwner = Pick<Tenant, 'pool' | 'organization'>;
+export type SessionsOwner = Pick<Tenant, 'pool' | 'limitsId'>;
 
 /** The organizations' roles with wire sessions, and some that had sessions recently. */
 export class OrganizationDirectory implements SessionSource {
@@ -117,8 +117,8 @@ export class OrganizationDirectory implements SessionSource {
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
 
   /** Adds a session. */
-  enter({ pool, organization }: SessionsOwner): OrganizationSessions {
-    const sessions = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newSessions(organization.id);
+  enter({ pool, limitsId }: SessionsOwner): OrganizationSessions {
+    const sessions = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newSessions(limitsId);
     if (sessions.count === 0) {
       this.#former.delete(pool);
       this.#present.set(pool, sessions);
@@ -140,8 +140,8 @@ export class OrganizationDirectory implements SessionSource {
     this.#former.set(pool, sessions);
   }
 
-  #newSessions(organizationId: string): OrganizationSessions {
-    return new OrganizationSessions(new MemoryReservation(this.#statements, organizationId, 0));
+  #newSessions(limitsId: string): OrganizationSessions {
+    return new OrganizationSessions(new MemoryReservation(this.#statements, limitsId, 0));
   }
 }
 

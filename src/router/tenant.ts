@@ -12,6 +12,11 @@ export interface Tenant {
   readonly organization: Organization;
   /** The name of its pool of backends: they are never lent to another role. */
   readonly pool: string;
+  /**
+   * Whose limits it counts in, at both doors: a clone's are those of its source, so that nobody gets more by cloning. A clone cannot be
+   * cloned.
+   */
+  readonly limitsId: string;
   readonly key: Omit<ApiKey, 'verifier'>;
   /** Whether the key may be used from an address; undefined: from everywhere. */
   readonly mayComeFrom?: ((address: string) => boolean) | undefined;

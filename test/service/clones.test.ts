@@ -281,6 +281,43 @@ describe('making a clone', () => {
     expect((await clone(await readKeyOf(organization))).status).toBe(403);
   });
 
+  it('counts in the limits of the first organization at both doors', async () => {
+    const limited = await startTestService({
+      ...testVariables(),
+      POSTERN_PLACEMENT: 'database',
+      POSTERN_CLIENTS_PER_TENANT: '2',
+      POSTERN_HTTP_REQUESTS_PER_TENANT: '2',
+    });
+    try {
+      const first = await limited.signUp();
+      const second = cloned(await limited.call('POST', '/api/clones', { key: first.apiKey }));
+      const stranger = await limited.signUp();
+
+      const clients = [await limited.connect(first), await limited.connect(second)];
+      for (const one of [first, second]) await expect(limited.connect(one)).rejects.toMatchObject({ code: '53300' });
+      await (await limited.connect(stranger)).end();
+      await clients[0]?.end();
+      await eventually('there is room for one', async () => {
+        const next = await limited.connect(second).catch(() => undefined);
+        await next?.end();
+        return next !== undefined;
+      });
+      await clients[1]?.end();
+
+      const slow = [first, second].map((one) => limited.query(one, 'SELECT pg_sleep(4)'));
+      await eventually('both are under way', async () => {
+        const usage = await Promise.all([first, second].map(({ apiKey: key }) => limited.call('GET', '/api/usage', { key })));
+        return usage.every(({ status }) => status === 429);
+      });
+      for (const one of [first, second]) expect(await limited.query(one, 'SELECT 1')).toMatchObject({ status: 429 });
+      expect((await limited.query(stranger, 'SELECT 1')).status).toBe(200);
+      expect((await Promise.all(slow)).map(({ status }) => status)).toEqual([200, 200]);
+      expect((await limited.query(second, 'SELECT 1')).status).toBe(200);
+    } finally {
+      await limited.close();
+    }
+  });
+
   it('needs pg_dump in the schema placement', async () => {
     const shared = await startTestService({ ...testVariables(), POSTERN_PLACEMENT: 'schema' });
     const { apiKey: key } = await shared.signUp();

@@ -122,6 +122,7 @@ function tenantOf(id: string): Tenant {
       replacedBy: null,
     },
     pool: id,
+    limitsId: id,
     channels: 'channels',
     revoked: new AbortController().signal,
   };

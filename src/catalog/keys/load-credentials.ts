@@ -29,6 +29,7 @@ export interface LiveKeys {
 type LiveKeysRow = OrganizationRow & {
   readonly revision: number;
   readonly paused_for_ms: number | null;
+  readonly source_id: string | null;
   readonly salt: Buffer;
   readonly iterations: number;
   /** JSON of {@link KeyJson}. */
@@ -63,6 +64,7 @@ export async function loadByOrganization(sql: Sql, organizationId: string): Prom
 async function load(sql: Sql, condition: ReturnType<Sql>): Promise<LiveKeys | undefined> {
   const [row] = await sql<LiveKeysRow[]>`
     select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision, ${pausedForMs(sql)} as paused_for_ms,
+      (select c.source_id from postern.clones c where c.organization_id = o.id) as source_id,
       first.scram_salt as salt, first.scram_iterations as iterations,
       array_to_json(array(
         select ${keyJson(sql)} from postern.api_keys k
@@ -89,7 +91,7 @@ function toLiveKeys(row: LiveKeysRow): LiveKeys {
   const keys: readonly KeyJson[] = JSON.parse(row.keys);
   const former: readonly FormerKeyJson[] = JSON.parse(row.former);
   return {
-    organization: toOrganization(row),
+    organization: { ...toOrganization(row), ...(row.source_id === null ? {} : { sourceId: row.source_id }) },
     salt: { salt: row.salt, iterations: row.iterations },
     keys: keys.map((key) => ({
       id: key.id,

@@ -19,4 +19,6 @@ export interface Organization {
   readonly status: OrganizationStatus;
   readonly createdAt: Date;
   readonly placement: Placement;
+  /** Of a clone, as far as keys are concerned: the organization that it is a copy of. */
+  readonly sourceId?: string;
 }

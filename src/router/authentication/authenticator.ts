@@ -195,6 +195,7 @@ export class Authenticator {
       tenant = {
         organization,
         pool,
+        limitsId: organization.sourceId ?? organization.id,
         key,
         mayComeFrom: addressCheck(key.networks),
         channels,

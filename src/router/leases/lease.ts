@@ -34,7 +34,7 @@ export class Lease {
 
   /** A new reservation in the memory budget for results. */
   reservation(): MemoryReservation {
-    return new MemoryReservation(this.#results, this.tenant.organization.id);
+    return new MemoryReservation(this.#results, this.tenant.limitsId);
   }
 
   /** As {@link Pool.release}. */
