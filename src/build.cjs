@@ -12,7 +12,17 @@ const ROOT = join(__dirname, '..');
 const DIST = join(ROOT, 'dist');
 const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 const CONSOLE = join(ROOT, 'http', 'console', 'build.cjs');
-const SOURCES = ['src', 'proxy', 'http', 'test/bench', 'test/support', 'test/attacks/stalls', 'tsconfig.json', 'package-lock.json'];
+const SOURCES = [
+  'src',
+  'proxy',
+  'http',
+  'test/bench',
+  'test/support',
+  'test/house',
+  'test/attacks/stalls',
+  'tsconfig.json',
+  'package-lock.json',
+];
 /** The service's sources, and the console's. */
 const SOURCE = /\.(?:tsx?|json|css|html|svg|cjs)$/;
 /** Its modification time is when the last build began. */

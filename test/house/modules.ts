@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 
-const ROOT = new URL('../../', import.meta.url).pathname;
+/** Of the repository; the report runs from dist/. */
+export const ROOT = new URL('../../', import.meta.url).pathname.replace(/dist\/$/, '');
 const TOPS = ['src', 'proxy', 'http'] as const;
 const IMPORT = /^(?:import|export)\b[^;]*? from '(\.[^']+)'/gm;
 
@@ -24,26 +25,18 @@ function importsOf(file: string): readonly string[] {
   return [...text.matchAll(IMPORT)].map(([, path = '']) => normalize(join(dirname(file), path)));
 }
 
-/** How many entries each folder has, those without source files of their own left out. */
-export function entriesPerFolder(files: Iterable<string>): ReadonlyMap<string, number> {
-  const entries = new Map<string, Set<string>>();
-  for (const file of files) {
-    for (let path = file; dirname(path) !== '.'; path = dirname(path)) {
-      const folder = dirname(path);
-      entries.set(folder, (entries.get(folder) ?? new Set()).add(path));
-    }
-  }
-  return new Map([...entries].map(([folder, paths]) => [folder, paths.size]));
-}
-
 /** A private field that sums up bytes, characters or lengths, or what is left of them; a queue's length is a number of entries. */
 const SUM = /this\.(#\w+) [+-]= [^;]*(?:bytes|(?<!#queue\.)length|characters)/gi;
 const MAXIMUM = '(?:[A-Z_]*MAX[A-Z_]*|this\\.#\\w*[mM]ax\\w*)';
 
-/** @returns the private fields of classes that sum up bytes and are compared with a maximum that does not change */
+/** @returns the private fields that sum up bytes and are compared with a maximum that does not change, each after its class */
 export function byteLimitsByHand(text: string): readonly string[] {
-  const fields = new Set([...text.matchAll(SUM)].map(([, field = '']) => field));
-  return [...fields].filter((field) => new RegExp(`this\\.${field}\\b[^;&|?]* (?:>|>=|<|<=) ${MAXIMUM}`).test(text));
+  return text.split(/^(?=(?:export )?class )/m).flatMap((part) => {
+    const [, name = ''] = /^(?:export )?class (\w+)/.exec(part) ?? [];
+    const fields = new Set([...part.matchAll(SUM)].map(([, field = '']) => field));
+    const limited = [...fields].filter((field) => new RegExp(`this\\.${field}\\b[^;&|?]* (?:>|>=|<|<=) ${MAXIMUM}`).test(part));
+    return limited.map((field) => `${name}${field}`);
+  });
 }
 
 /** A collection that loses what came first, or all, when it has more than a maximum. */
@@ -96,7 +89,9 @@ const LAYERS: readonly RegExp[] = [
   /^src\/protocol\//,
   /^src\/syntax\//,
   /^src\/(?:auth|catalog|backend)\//,
+  /^src\/placement\//,
   /^src\/router\//,
+  /^src\/rewriting\//,
   /^src\/multiplex\//,
   /^src\/(?:sql|observers)\//,
   /^(?:proxy|http)\//,
@@ -115,11 +110,12 @@ function isOtherDoor(file: string, other: string): boolean {
   return doors.some((door) => file.startsWith(door)) && doors.some((door) => other.startsWith(door)) && file[0] !== other[0];
 }
 
-export function textOf(path: string): string {
-  return readFileSync(join(ROOT, path), 'utf8');
+/** The file that declares a class or a function. */
+export function fileOf(symbol: string): string | undefined {
+  const declares = new RegExp(`^(?:export )?(?:class|(?:async )?function) ${symbol}\\b`, 'm');
+  return TOPS.flatMap((top) => filesIn(top)).find((file) => declares.test(textOf(file)));
 }
 
-export function sizeOf(path: string): { readonly lines: number; readonly words: number } {
-  const text = textOf(path);
-  return { lines: text.trimEnd().split('\n').length, words: text.split(/\s+/).filter(Boolean).length };
+export function textOf(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8');
 }
