@@ -1,10 +1,34 @@
+import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 
 /** What a client sees at the doors, which is the same wherever its organization lives. */
 const AT_THE_DOORS = [
   'http/{advice,audit,examples,idempotency,keys,lines,migrations,neon,query,query-statistics,schema,usage,websocket,wire-sockets}.test.ts',
-  'proxy/{backend-loss,cancel,dangling-portal,drivers,oversized-statements,portions,sequences}.test.ts',
-  'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,sessions,shared-backend}.test.ts',
+  'proxy/{cancel,conversations,dangling-portal,drivers,oversized-statements,portions,sequences}.test.ts',
+  'service/{all-or-nothing,both-doors,errors,rotation,sessions,shared-backend}.test.ts',
+];
+
+/** Of these, what takes long. */
+const AT_THE_DOORS_LONG = ['proxy/backend-loss.test.ts', 'service/exactly-once.test.ts'];
+
+/** Long by nature: attacks by the hundred, floods, fuzzing, memory, processes and servers that die, moves. `npm run test:full` runs them. */
+const LONG = [
+  'attacks/{floods,hostile-objects,locks,logins,memory,stalls,stuck-backends,time}.test.ts',
+  'http/{audit-verification,body-memory,shared-queries-stress}.test.ts',
+  'proxy/{backend-loss,differential,fuzzer,hostile-clients,large-values,many-clients,shared-pipeline-stress,stress}.test.ts',
+  'service/{both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,crash,descriptors,dev}.test.ts',
+  'service/{disobedience,draining,exactly-once,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
+  'service/{postgres-outage,process,rolling-restart,session-limits,shared-failures}.test.ts',
+  'service/{worker-connections,worker-limits,workers}.test.ts',
+  'src/embedded.test.ts',
+  'src/router/placement/{citus,cluster-setup}.test.ts',
+];
+
+/** Each of these runs the same on several servers: `npm test` on one of them, `npm run test:full` on the others, by support/parts.ts. */
+const IN_PARTS = [
+  'proxy/conversations.test.ts',
+  'src/router/placement/{database,schema}.test.ts',
+  ...(existsSync('/usr/lib/postgresql/15/bin/postgres') ? ['src/router/schema-rewriting/postgres.test.ts'] : []),
 ];
 
 /** Clients that work in one schema; src/router/README.md says what does not work for the others. */
@@ -12,11 +36,22 @@ const CLIENTS_OF_ONE_SCHEMA = ['knex', 'kysely', 'neon', 'pg', 'pg-dump', 'postg
   (name) => `clients/${name}.test.ts`,
 );
 
+/**
+ * The files of a worker share its modules: to load them for each of two hundred files takes longer than most of the tests.
+ * A worker more than the two processors that the suite is made for: tests wait, too.
+ */
+const SHARED_MODULES = { isolate: false, maxWorkers: 3 } as const;
+
+/** After those, where both are run; vitest wants to be told. */
+const LONGER = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
+
 export default defineConfig({
   cacheDir: '../node_modules/.vite',
   test: {
     root: new URL('.', import.meta.url).pathname,
     setupFiles: ['support/files.setup.ts'],
+    // To transform the sources anew for each run takes longer than most tests.
+    experimental: { fsModuleCache: true },
     // These end what would never end. None of them is a measure of speed: a busy machine may take ten times as long as an idle one.
     testTimeout: 300_000,
     hookTimeout: 300_000,
@@ -27,50 +62,69 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'units',
-          include: ['src/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
-          // The files of a worker share its modules: to load them for each of eighty files takes longer than most of the tests.
-          isolate: false,
+          include: ['src/**/*.test.ts'],
+          exclude: LONG,
+          ...SHARED_MODULES,
         },
       },
       {
         extends: true,
         test: {
           name: 'fast',
-          include: ['{proxy,http,service,attacks,bench,house}/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
+          include: ['{proxy,http,service,attacks,bench,house}/**/*.test.ts'],
+          exclude: LONG,
+          ...SHARED_MODULES,
         },
       },
       {
         extends: true,
         test: {
           name: 'schema',
+          globalSetup: ['support/cluster.setup.ts'],
           include: AT_THE_DOORS,
           env: { TEST_PLACEMENT: 'schema' },
+          ...SHARED_MODULES,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'full',
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
-          isolate: false,
+          include: [...LONG, ...IN_PARTS],
+          env: { TEST_PART: 'full' },
+          ...LONGER,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'full-schema',
+          globalSetup: ['support/cluster.setup.ts'],
+          include: AT_THE_DOORS_LONG,
+          env: { TEST_PLACEMENT: 'schema', TEST_PART: 'full' },
+          ...LONGER,
         },
       },
       {
         extends: true,
         test: {
           name: 'clients',
-          include: ['clients/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
+          include: ['clients/**/*.test.ts'],
+          ...LONGER,
         },
       },
       {
         extends: true,
         test: {
           name: 'clients-schema',
+          globalSetup: ['support/cluster.setup.ts'],
           include: CLIENTS_OF_ONE_SCHEMA,
           env: { TEST_PLACEMENT: 'schema' },
-          globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
+          ...LONGER,
         },
       },
       {
@@ -80,15 +134,16 @@ export default defineConfig({
           include: ['citus/**/*.test.ts'],
           // They share the servers.
           fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
       {
         extends: true,
         test: {
           name: 'browser',
-          include: ['browser/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 2,
+          include: ['browser/**/*.test.ts'],
+          ...LONGER,
           isolate: false,
         },
       },

@@ -1,6 +1,6 @@
 /** The figures of the house, without a bound: `npm run house`. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { dirname, join, normalize } from 'node:path';
 import { getHeapSnapshot } from 'node:v8';
 import { readConfig } from '../../src/config.ts';
@@ -8,6 +8,7 @@ import { startEmbedded } from '../../src/embedded.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { WireClients } from '../bench/wire-login.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
+import { RawClient } from '../http/raw-client.ts';
 import { doorsAt, type TestOrganization } from '../support/doors.ts';
 import { makeScratch } from '../support/scratch.ts';
 import { serverUrl } from '../support/server-url.ts';
@@ -17,6 +18,7 @@ import { turnsOf, Walks } from './walks.ts';
 
 const SESSIONS = 40;
 const ANSWER_TIMEOUT_MS = 10_000;
+const READY_FOR_QUERY = 'Z'.charCodeAt(0);
 const SIMPLE = encodeFrontend('Query SELECT 1');
 const EXTENDED = Buffer.concat(['Parse "" [int4] SELECT $1', 'Bind "" "" [1]', 'Describe P ""', 'Execute ""', 'Sync'].map(encodeFrontend));
 const graph = modules();
@@ -49,22 +51,27 @@ async function walkThrough(service: Service): Promise<void> {
   const { id, apiKey } = organization;
   const clients = new WireClients({ host: '127.0.0.1', port: service.wirePort, user: id, database: id, password: apiKey });
   const wire = await clients.open();
-  const requests: readonly (readonly [string, (http: Socket) => Promise<unknown>])[] = [
-    ['POST /api/query', (http) => answered(http, post(organization))],
-    ['POST /api/query through Fastify', (http) => answered(http, post(organization, 'X-Unknown: to the fast path\r\n'))],
-    ['GET /api/schema', (http) => answered(http, `GET /api/schema HTTP/1.1\r\n${headers(organization)}\r\n`)],
+  const requests: readonly (readonly [string, (http: RawClient) => Promise<unknown>])[] = [
+    ['POST /api/query', (http) => http.ask(post(organization))],
+    ['POST /api/query through Fastify', (http) => http.ask(post(organization, 'X-Unknown: to the fast path\r\n'))],
+    ['GET /api/schema', (http) => http.ask(`GET /api/schema HTTP/1.1\r\n${headers(organization)}\r\n`)],
     ['a login on the wire', async () => (await clients.open()).destroy()],
-    ['SELECT 1 on the wire', () => answered(wire, SIMPLE)],
-    ['SELECT $1 on the wire, prepared', () => answered(wire, EXTENDED)],
+    ['SELECT 1 on the wire', () => asked(wire, SIMPLE)],
+    ['SELECT $1 on the wire, prepared', () => asked(wire, EXTENDED)],
   ];
   const walks = new Walks(join(ROOT, 'dist/'));
   for (const [name, request] of requests) {
-    const http = connect(service.httpPort, '127.0.0.1').on('error', () => {});
+    let http = await RawClient.open(service.httpPort);
     const walk = await walks.of(
       () => request(http),
-      () => service.router.catalog.audit.flush(),
+      async () => {
+        // Between two attempts it may have been closed because nothing came.
+        if (http.socket.readableEnded) http = await RawClient.open(service.httpPort);
+        await request(http);
+        await service.router.catalog.audit.flush();
+      },
     );
-    http.destroy();
+    http.socket.destroy();
     print(`files of ${name} / calls`, walk.files.size, sum(walk.files.values()));
     const turns = turnsOf(walk.path);
     print('  next function in another file / in one left before', turns.changes, turns.returns);
@@ -83,11 +90,12 @@ async function walkThrough(service: Service): Promise<void> {
   print('objects / classes / mutable fields of a wire session', sum(parts.map(({ count }) => count)), parts.length, fields);
 }
 
-/** Replies this short come in one piece. */
-async function answered(socket: Socket, request: Buffer | string): Promise<void> {
-  const reply = once(socket, 'data', { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+/** Until ReadyForQuery has come. */
+async function asked(socket: Socket, request: Buffer): Promise<void> {
   socket.write(request);
-  await reply;
+  for (let come: Buffer | undefined; come?.at(-6) !== READY_FOR_QUERY; ) {
+    [come] = (await once(socket, 'data', { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })) as [Buffer];
+  }
 }
 
 function headers({ apiKey }: TestOrganization): string {

@@ -7,8 +7,9 @@ import { Recording } from '../conversations/record.ts';
 import { hold } from '../conversations/runner.ts';
 import { type Conversation, readScript } from '../conversations/script.ts';
 import { createPlainTarget, type PlainTarget, type Target } from '../conversations/target.ts';
+import { inThisPart } from '../support/parts.ts';
 import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';
-import { startTestService, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestService } from '../support/service.ts';
 
 const folder = fileURLToPath(new URL('../conversations/scripts', import.meta.url));
 const conversations = readdirSync(folder).flatMap((file) => readScript(join(folder, file)));
@@ -28,7 +29,7 @@ const servers = [
   ...(hasPostgres15 ? [{ version: 15, start: startPostgres15 }] : []),
 ];
 
-describe.each(servers)('PostgreSQL $version', ({ version, start }) => {
+describe.each(inThisPart(servers, () => false))('PostgreSQL $version', ({ version, start }) => {
   let server: Awaited<ReturnType<typeof start>>;
   let target: PlainTarget;
   beforeAll(async () => {
@@ -47,35 +48,37 @@ describe.each(servers)('PostgreSQL $version', ({ version, start }) => {
 });
 
 const posterns = [
+  { backends: 3, placement: PLACEMENT },
   { backends: 1, placement: 'database' },
-  { backends: 3, placement: 'database' },
-  { backends: 3, placement: 'schema' },
 ] as const;
 
-describe.each(posterns)('Postern with $backends backends, placement $placement', ({ backends, placement }) => {
-  let service: TestService;
-  let target: Target;
-  beforeAll(async () => {
-    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(backends), POSTERN_PLACEMENT: placement });
-    const { id, apiKey } = await service.signUp();
-    target = {
-      kind: 'postern',
-      host: '127.0.0.1',
-      port: service.wirePort,
-      user: id,
-      database: id,
-      password: apiKey,
-      version: 18,
-      placement,
-      backends,
-    };
-  });
-  afterAll(() => service.close());
+describe.each(inThisPart(posterns, ({ backends }) => backends > 1))(
+  'Postern with $backends backends, placement $placement',
+  ({ backends, placement }) => {
+    let service: TestService;
+    let target: Target;
+    beforeAll(async () => {
+      service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(backends), POSTERN_PLACEMENT: placement });
+      const { id, apiKey } = await service.signUp();
+      target = {
+        kind: 'postern',
+        host: '127.0.0.1',
+        port: service.wirePort,
+        user: id,
+        database: id,
+        password: apiKey,
+        version: 18,
+        placement,
+        backends,
+      };
+    });
+    afterAll(() => service.close());
 
-  holdAll(
-    conversations.filter((conversation) => {
-      return conversation.version <= 18 && conversation.backends <= backends && (conversation.placement ?? placement) === placement;
-    }),
-    () => target,
-  );
-});
+    holdAll(
+      conversations.filter((conversation) => {
+        return conversation.version <= 18 && conversation.backends <= backends && (conversation.placement ?? placement) === placement;
+      }),
+      () => target,
+    );
+  },
+);

@@ -16,6 +16,7 @@ import { prepareCluster } from '../../../../src/router/placement/cluster-setup.t
 import { DatabaseProvisioner } from '../../../../src/router/placement/own-database/database-provisioner.ts';
 import { Platform } from '../../../../src/router/placement/server/platform-sessions.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
+import { inThisPart } from '../../../support/parts.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
 import { makeScratch } from '../../../support/scratch.ts';
@@ -33,7 +34,9 @@ const servers = [
     : []),
 ];
 
-describe.each(servers)('on $name', ({ start, asSuperuser }) => {
+const inPart = inThisPart(servers, ({ start, asSuperuser }) => start === startPostgres18 && asSuperuser);
+
+describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
   let admin: TestCluster & { stop(): Promise<void> };
   let cluster: Cluster;
   let platform: Platform;

@@ -11,6 +11,7 @@ import { originalPosition } from '../../../../src/syntax/edits.ts';
 import { contentOf } from '../../../../src/syntax/tokens/quoted-content.ts';
 import { isString, Lexer } from '../../../../src/syntax/tokens/scanner.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
+import { inThisPart } from '../../../support/parts.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { SeededRandom } from '../../../support/random.ts';
 import { describeSchema } from './dump/describe-schema.ts';
@@ -40,7 +41,7 @@ interface Answer {
  * Two sessions of one role: `own` in a database of its own, where `public` is its own; `shared` in a database where `public`
  * is closed and a schema with the role's name takes its place. What a client sends to both has to have the same answers.
  */
-describe.each(servers)('on $name', ({ start }) => {
+describe.each(inThisPart(servers, ({ start }) => start !== startPostgres15))('on $name', ({ start }) => {
   let server: Server;
   let admin: pg.Client;
   let own: pg.Client;
