@@ -11,7 +11,9 @@ export interface Walk {
 }
 
 /** Requests are sent again and again: what happens now and then is not part of them. */
-const ATTEMPTS = 40;
+const ATTEMPTS = 12;
+/** Breakpoints take their time. */
+const PATH_ATTEMPTS = 6;
 
 /** Watches the compiled code of this process. Calls that are inlined count too. */
 export class Walks {
@@ -80,7 +82,7 @@ export class Walks {
         .catch(() => undefined);
     }
     let shortest: readonly number[] | undefined;
-    for (let i = 0; i < ATTEMPTS; i += 1) {
+    for (let i = 0; i < PATH_ATTEMPTS; i += 1) {
       await settle();
       passed.length = 0;
       await request();
