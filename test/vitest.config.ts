@@ -18,8 +18,8 @@ const AT_THE_DOORS_LONG = [
 /** Long by nature: attacks by the hundred, floods, fuzzing, memory, processes and servers that die, moves. `npm run test:full` runs them. */
 const LONG = [
   'attacks/{floods,hostile-objects,locks,logins,memory,stalls,stuck-backends,time}.test.ts',
-  'http/{audit-verification,body-memory,fast-path-keep-alive,limits,shared-queries-stress}.test.ts',
-  'proxy/{backend-loss,differential,fuzzer,hostile-clients,large-values,many-clients}.test.ts',
+  'http/{audit-verification,body-memory,fast-path-{keep-alive,smuggling},limits,shared-queries-stress}.test.ts',
+  'proxy/{backend-loss,buffer-budget,differential,fuzzer,hostile-clients,large-values,many-clients}.test.ts',
   'proxy/{oversized-statements,shared-pipeline-stress,statement-memory,stress}.test.ts',
   'service/{admin,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev}.test.ts',
   'service/{disobedience,draining,exactly-once,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
