@@ -17,15 +17,15 @@ const AT_THE_DOORS_LONG = [
 
 /** Long by nature: attacks by the hundred, floods, fuzzing, memory, processes and servers that die, moves. `npm run test:full` runs them. */
 const LONG = [
-  'attacks/{floods,hostile-objects,locks,logins,memory,stalls,stuck-backends,time}.test.ts',
+  'attacks/{floods,hostile-objects,locks,logins,memory,restored-databases,stalls,stuck-backends,time}.test.ts',
   'http/{audit-verification,body-memory,fast-path-{keep-alive,smuggling},limits,shared-queries-stress}.test.ts',
-  'proxy/{backend-loss,buffer-budget,differential,fuzzer,hostile-clients,large-values,many-clients}.test.ts',
+  'proxy/{backend-loss,buffer-budget,differential,fuzzer,hostile-clients,large-values,many-clients,settings}.test.ts',
   'proxy/{oversized-statements,shared-pipeline-stress,statement-memory,stress}.test.ts',
-  'service/{admin,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev}.test.ts',
+  'service/{admin,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev,disk-space}.test.ts',
   'service/{disobedience,draining,exactly-once,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
-  'service/{postgres-outage,process,rolling-restart,session-limits,shared-failures}.test.ts',
+  'service/{postgres-outage,process,reused-statements,rolling-restart,session-limits,shared-failures}.test.ts',
   'service/{worker-connections,worker-limits,workers}.test.ts',
-  'src/embedded.test.ts',
+  'src/{embedded,patterns}.test.ts',
   'src/router/placement/{citus,cluster-setup}.test.ts',
 ];
 
