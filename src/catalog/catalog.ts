@@ -31,14 +31,6 @@ import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 import { SavedQueries } from './saved-queries/saved-queries.ts';
 import { Usage } from './usage/usage.ts';
 
-export type { ControlConnection } from './database/control-connection.ts';
-export type { NewApiKey } from './keys/api-key.ts';
-export type { Credential, FormerKey } from './keys/credential.ts';
-export type { RotatedKey } from './keys/key-registry.ts';
-export type { SignupQuota } from './organizations/hourly-limits.ts';
-export type { NewInvitation } from './organizations/invitations.ts';
-export type { SignUp } from './organizations/sign-up-rows.ts';
-
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
 

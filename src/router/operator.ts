@@ -1,6 +1,7 @@
 import { digestApiKey } from '../auth/api-key.ts';
 import { generateInvitation } from '../auth/invitation-token.ts';
-import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { NewInvitation } from '../catalog/organizations/invitations.ts';
 import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organization-rows.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';

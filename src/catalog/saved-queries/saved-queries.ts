@@ -10,8 +10,6 @@ import type { Organization } from '../organizations/organization.ts';
 import { lockOrganization } from '../organizations/organization-rows.ts';
 import { deleteQuery, findQuery, listQueries, type SavedQuery, upsertQuery, usedBy } from './rows.ts';
 
-export type { SavedQuery } from './rows.ts';
-
 export interface NewQuery {
   readonly name: string;
   readonly sql: string;

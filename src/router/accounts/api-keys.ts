@@ -1,5 +1,6 @@
-import type { Catalog, RotatedKey } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
 import type { ApiKey, KeyDetails } from '../../catalog/keys/api-key.ts';
+import type { RotatedKey } from '../../catalog/keys/key-registry.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';

@@ -1,8 +1,10 @@
 import { digestApiKey } from '../../auth/api-key.ts';
 import { isWellFormedInvitation } from '../../auth/invitation-token.ts';
-import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { SignupQuota } from '../../catalog/organizations/hourly-limits.ts';
 import { inviteInvalid } from '../../catalog/organizations/invitations.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
+import type { SignUp } from '../../catalog/organizations/sign-up-rows.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe, Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';

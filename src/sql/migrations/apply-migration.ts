@@ -29,7 +29,6 @@ export interface MigrationRequest extends SessionOptions {
   readonly rollbackSql?: string;
 }
 
-export type { Migration } from './apply-or-dry-run.ts';
 export type MigrationWarning = MigrationScriptWarning;
 
 export interface MigrationReply {
