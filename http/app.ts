@@ -2,7 +2,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
-import { LocalLimit, SharedLimit } from '../src/runtime/limits/count-limit.ts';
+import { LocalLimit, SharedLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit, type ConnectionLimitOptions } from './connections/connection-limit.ts';
 import { RequestsInProgress } from './connections/requests-in-progress.ts';

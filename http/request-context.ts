@@ -2,9 +2,9 @@ import { ServiceError } from '../src/errors.ts';
 import type { ObservedStatement, Origin, Traffic } from '../src/observation.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import { timeOrderedUuid } from '../src/runtime/bytes.ts';
 import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
-import { timeOrderedUuid } from '../src/runtime/random.ts';
 import type { StatementOutcome } from '../src/sql/result/statement-outcome.ts';
 
 /** What is known of a call while it runs: the caller, the request and its outcome. */

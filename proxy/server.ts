@@ -11,8 +11,8 @@ import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal
 import type { Router } from '../src/router/router.ts';
 import type { SessionSource } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { CountLimit, OpenCountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
-import type { CountLimit, OpenCountLimit } from '../src/runtime/limits/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
 import { ClientConnection, type ClientStream } from './client-connection.ts';

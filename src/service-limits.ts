@@ -1,6 +1,6 @@
 import type { Config } from './config.ts';
 import type { Observe } from './observation.ts';
-import { type CountLimit, LocalLimit, type OpenCountLimit, SharedLimit } from './runtime/limits/count-limit.ts';
+import { type CountLimit, LocalLimit, type OpenCountLimit, SharedLimit } from './runtime/count-limit.ts';
 
 /** How many clients, connections and requests the service lets in: of all workers together, where there are several. */
 export interface ServiceLimits {

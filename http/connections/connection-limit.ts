@@ -1,8 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Observe } from '../../src/observation.ts';
-import { ConnectionCount } from '../../src/runtime/limits/connection-count.ts';
-import type { CountLimit, OpenCountLimit } from '../../src/runtime/limits/count-limit.ts';
+import { ConnectionCount, type CountLimit, type OpenCountLimit } from '../../src/runtime/count-limit.ts';
 import { ScheduledInput } from './scheduled-input.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
-import { LocalLimit, SharedLimit } from '../../src/runtime/limits/count-limit.ts';
+import { LocalLimit, SharedLimit } from '../../src/runtime/count-limit.ts';
 import { ConnectionLimit } from '../connections/connection-limit.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from '../connections/server.ts';
 import { answerProblems } from '../plugins/problems.ts';

@@ -5,7 +5,7 @@ import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../../src/protocol/frontend.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { randomSecretBytes } from '../../src/runtime/random.ts';
+import { randomSecretBytes } from '../../src/runtime/bytes.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { protocolViolation } from '../errors.ts';
 

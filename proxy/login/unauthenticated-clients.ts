@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto';
+import { ConnectionCount, type OpenCountLimit } from '../../src/runtime/count-limit.ts';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
-import { ConnectionCount } from '../../src/runtime/limits/connection-count.ts';
-import type { OpenCountLimit } from '../../src/runtime/limits/count-limit.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { errorResponse, tooManyClients } from '../errors.ts';
 

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
-import { Deadline } from '../../src/runtime/deadline.ts';
+import { Deadline } from '../../src/runtime/event-loop.ts';
 import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
 import { SessionEnding, type WireSession } from './wire-session.ts';

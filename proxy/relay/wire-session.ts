@@ -9,7 +9,7 @@ import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import type { ErrorFields } from '../../src/protocol/error-fields.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import type { Deadline } from '../../src/runtime/deadline.ts';
+import type { Deadline } from '../../src/runtime/event-loop.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
 import type { ReportedParameters } from '../checkout/reported-parameters.ts';

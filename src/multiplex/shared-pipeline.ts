@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import { NO_RECEIVER } from '../backend/connection.ts';
 import type { LatencyBaseline } from '../backend/statement-latency.ts';
 import type { Lease } from '../router/leases/lease.ts';
-import { Deadline } from '../runtime/deadline.ts';
+import { Deadline } from '../runtime/event-loop.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';
 import type { Slot } from './pipeline-slot.ts';
 

@@ -1,4 +1,4 @@
-import type { CountLimit } from '../runtime/limits/count-limit.ts';
+import type { CountLimit } from '../runtime/count-limit.ts';
 import type { ToSupervisor } from './messages.ts';
 import { tellSupervisor } from './tell-supervisor.ts';
 

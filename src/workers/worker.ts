@@ -1,6 +1,6 @@
 import { reservedOf } from '../backend/pool/pool-fairness.ts';
 import type { Config } from '../config.ts';
-import { BothLimits, SharedLimit } from '../runtime/limits/count-limit.ts';
+import { BothLimits, SharedLimit } from '../runtime/count-limit.ts';
 import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { REPLACED } from '../shutdown.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observe } from '../../observation.ts';
-import { randomDigits } from '../../runtime/random.ts';
+import { randomDigits } from '../../runtime/bytes.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { enterProcess, insertReply, insertRequest, type ReplyNotice, type RequestNotice, takeReplies } from './request-rows.ts';

@@ -6,7 +6,7 @@ import { SYNC } from '../../protocol/frontend-encoder.ts';
 import { PostgresError } from '../../protocol/postgres-error.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/leases/lease.ts';
-import { Deadline } from '../../runtime/deadline.ts';
+import { Deadline } from '../../runtime/event-loop.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { Edits } from '../../syntax/edits.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { randomSecretBytes, timeOrderedUuid } from '../../../src/runtime/random.ts';
+import { randomSecretBytes, timeOrderedUuid } from '../../../src/runtime/bytes.ts';
 
 it('gives the requested number of bytes, whatever was given before', () => {
   for (const size of [0, 1, 18, 4_095, 4_096, 4_097, 10_000, 5]) expect(randomSecretBytes(size)).toHaveLength(size);

@@ -12,7 +12,7 @@ import { registryOf } from '../../../src/multiplex/statement-registry.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/leases/lease.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
-import { Deadline } from '../../../src/runtime/deadline.ts';
+import { Deadline } from '../../../src/runtime/event-loop.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
 import { decodeTextRow } from '../../../src/protocol/backend.ts';
-import { Deadline } from '../../../src/runtime/deadline.ts';
+import { Deadline } from '../../../src/runtime/event-loop.ts';
 import { extendedQuery } from '../../../src/sql/session/extended-query-messages.ts';
 import { SqlSession } from '../../../src/sql/session/sql-session.ts';
 import { describeStatement } from '../../../src/sql/session/statement-description.ts';

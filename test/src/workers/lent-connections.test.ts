@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ConnectionCount } from '../../../src/runtime/limits/connection-count.ts';
+import { ConnectionCount } from '../../../src/runtime/count-limit.ts';
 import { SeededRandom } from '../../support/random.ts';
 import { Workers } from './workers.ts';
 

@@ -1,6 +1,6 @@
 import type { ObservedStatement, Origin } from '../../../observation.ts';
 import { BoundedMap } from '../../../runtime/bounded-map.ts';
-import { randomDigits } from '../../../runtime/random.ts';
+import { randomDigits } from '../../../runtime/bytes.ts';
 import { mayHoldSecret } from '../../../syntax/redaction.ts';
 import type { AuditRecord, PartyJson } from '../chain.ts';
 import type { RecordedOutcome, RecordedSession } from './entry.ts';

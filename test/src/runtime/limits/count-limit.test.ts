@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { BothLimits, type CountLimit, LocalLimit, SharedLimit } from '../../../../src/runtime/limits/count-limit.ts';
+import { BothLimits, type CountLimit, LocalLimit, SharedLimit } from '../../../../src/runtime/count-limit.ts';
 
 async function letIn(limit: CountLimit, count: number, key: string): Promise<number> {
   let entered = 0;
