@@ -1,6 +1,5 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
-import type { ErrorFields } from '../src/protocol/error-fields.ts';
-import { PostgresError } from '../src/protocol/postgres-error.ts';
+import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/execution/statement-failure.ts';
 import { mayCommitInPart } from '../src/syntax/http-restrictions.ts';
 import { lineAndColumn } from '../src/syntax/line-and-column.ts';

@@ -1,6 +1,5 @@
 import { type ErrorNotes, ServiceError } from '../src/errors.ts';
-import { encodeBackendMessage } from '../src/protocol/backend.ts';
-import { PostgresError } from '../src/protocol/postgres-error.ts';
+import { encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
 
 /**
  * An ErrorResponse for an error of Postern, or for one that Postgres raised while a session was prepared. FATAL ends the connection,

@@ -5,7 +5,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe } from '../src/observation.ts';
-import { PostgresError } from '../src/protocol/postgres-error.ts';
+import { PostgresError } from '../src/protocol/backend.ts';
 import type { Authenticator } from '../src/router/authentication/authenticator.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { type Config, ConfigError } from './config.ts';
-import { codeOf } from './protocol/postgres-error.ts';
+import { codeOf } from './protocol/backend.ts';
 
 export const PORT_SETTINGS = ['POSTERN_HTTP_PORT', 'POSTERN_PG_PORT', 'POSTERN_OPS_PORT'] as const;
 type PortSetting = (typeof PORT_SETTINGS)[number];

@@ -1,6 +1,5 @@
 import type { ServiceError } from '../../src/errors.ts';
-import type { ErrorFields } from '../../src/protocol/error-fields.ts';
-import { PostgresError } from '../../src/protocol/postgres-error.ts';
+import { type ErrorFields, PostgresError } from '../../src/protocol/backend.ts';
 import { StatementFailure } from '../../src/sql/execution/statement-failure.ts';
 import { RESULTS_MAX_BYTES } from '../../src/sql/result/result-budget.ts';
 import { serviceError } from '../errors.ts';

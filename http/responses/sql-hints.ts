@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../../src/protocol/error-fields.ts';
+import type { ErrorFields } from '../../src/protocol/backend.ts';
 import { Lexer, Token } from '../../src/syntax/tokens/scanner.ts';
 
 /** Only the beginning of a statement is searched for parameters of another style. */

@@ -4,7 +4,7 @@ import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
 import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
-import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
+import { queryMessage } from '../../src/protocol/frontend.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import { UNNAMED_OPTIONS } from '../../src/syntax/traits/session-state.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';

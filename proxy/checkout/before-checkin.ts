@@ -1,4 +1,4 @@
-import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
+import { queryMessage } from '../../src/protocol/frontend.ts';
 import { StateProbe } from '../pinning/state-probe.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { settingsChange } from './settings-sql.ts';

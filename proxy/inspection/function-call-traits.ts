@@ -1,4 +1,4 @@
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 
 /** Built-in functions that leave or read state in a session, with their OIDs, which never change. */

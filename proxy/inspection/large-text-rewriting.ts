@@ -1,7 +1,5 @@
-import { FrontendType } from '../../src/protocol/frontend.ts';
-import { message } from '../../src/protocol/frontend-encoder.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
+import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
+import { FrontendType, message } from '../../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';

@@ -1,6 +1,6 @@
 import { recordText } from '../../src/catalog/audit/entries/statement-record.ts';
 import { ServiceError } from '../../src/errors.ts';
-import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import type { FrameScanner } from '../../src/protocol/framing.ts';
 import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';
 import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';
 import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';

@@ -6,7 +6,7 @@ import {
   type StartupMessage,
   type StartupPacket,
   unsupportedProtocol,
-} from '../../src/protocol/startup/startup-packet.ts';
+} from '../../src/protocol/startup.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { protocolViolation } from '../errors.ts';
 import { ClientGone } from './login-message-reader.ts';

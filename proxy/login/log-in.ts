@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
-import type { StartupMessage } from '../../src/protocol/startup/startup-packet.ts';
+import type { StartupMessage } from '../../src/protocol/startup.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import { requireDatabase, type Tenant } from '../../src/router/tenant.ts';
 import type { ClientConnection } from '../client-connection.ts';

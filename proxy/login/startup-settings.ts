@@ -1,5 +1,4 @@
-import { parseOptions, type Setting } from '../../src/protocol/startup/startup-options.ts';
-import type { StartupMessage } from '../../src/protocol/startup/startup-packet.ts';
+import { parseOptions, type Setting, type StartupMessage } from '../../src/protocol/startup.ts';
 
 /**
  * The settings in a client's startup packet, in the order in which Postgres applies them: those in

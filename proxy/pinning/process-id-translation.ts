@@ -1,5 +1,5 @@
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
 import { replaceOutsideLiterals } from '../../src/syntax/replace-outside-literals.ts';
 import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';

@@ -1,6 +1,6 @@
 import type { Settings } from '../../src/backend/session-state.ts';
 import { decodeTextRow } from '../../src/protocol/backend.ts';
-import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
+import { queryMessage } from '../../src/protocol/frontend.ts';
 import type { CustomOptions } from '../../src/syntax/traits/session-state.ts';
 import { literal } from '../checkout/settings-sql.ts';
 

@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { Counted } from '../../src/catalog/query-statistics/statement-counters.ts';
-import type { StatementShape } from '../../src/protocol/statement-shape.ts';
+import type { StatementShape } from '../../src/protocol/backend.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';

@@ -1,8 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { BackendType, decodeTextRow } from '../../src/protocol/backend.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
+import { BackendType, decodeTextRow, type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/backend.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 
 /** A Describe whose reply the client's next message waits for, and what that message finds when it is handled again. */

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import type { FrameScanner } from '../../src/protocol/framing.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 
 /** A statement that is unnamed for the client and has a name on the server. */

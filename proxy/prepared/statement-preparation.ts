@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
-import { FrontendType } from '../../src/protocol/frontend.ts';
+import { isSameShape, type StatementShape } from '../../src/protocol/backend.ts';
+import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import {
   bindMessage,
   CLOSE_UNNAMED_PORTAL,
@@ -10,12 +11,10 @@ import {
   describeStatementMessage,
   EMPTY_DEFINITION,
   FLUSH,
+  FrontendType,
   parseMessage,
   SHOW_STANDARD_CONFORMING_STRINGS,
-} from '../../src/protocol/frontend-encoder.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { stringEnd } from '../../src/protocol/null-terminated-strings.ts';
-import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
+} from '../../src/protocol/frontend.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import { withExplicitEscapes } from '../../src/syntax/tokens/quoted-content.ts';
 import type { WireSession } from '../relay/wire-session.ts';

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { isSameShape } from '../../src/protocol/statement-shape.ts';
+import { isSameShape } from '../../src/protocol/backend.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { NamedStatement } from './client-statements.ts';
 import { renewStatement, serverStatementFor } from './server-statement-choice.ts';

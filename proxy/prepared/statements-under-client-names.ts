@@ -1,9 +1,8 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare } from '../../src/backend/server-statement.ts';
-import type { ErrorFields } from '../../src/protocol/error-fields.ts';
-import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
-import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
+import { type ErrorFields, isSameShape, type StatementShape } from '../../src/protocol/backend.ts';
+import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { isMissing, STALE_PLAN } from '../relay/recognized-errors.ts';
 import type { ClientNames, WireSession } from '../relay/wire-session.ts';

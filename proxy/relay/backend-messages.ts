@@ -6,14 +6,15 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observation } from '../../src/observation.ts';
 import {
   BackendType,
+  decodeErrorFields,
   decodeParameterStatus,
+  type ErrorFields,
   encodeBackendMessage,
   READY_IDLE,
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
-import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
-import { EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend-encoder.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
+import { EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';

@@ -1,7 +1,6 @@
 import { PARSE_COMPLETE, READY_IDLE } from '../../src/protocol/backend.ts';
+import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { latin1String, stringEnd } from '../../src/protocol/null-terminated-strings.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
 import { canBePreparedAgain } from '../../src/syntax/traits/preparable.ts';
 import { errorResponse } from '../errors.ts';

@@ -1,5 +1,5 @@
 import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
-import type { ErrorFields } from '../../src/protocol/error-fields.ts';
+import type { ErrorFields } from '../../src/protocol/backend.ts';
 
 /* Errors of the server that the relay recognizes: it runs the request again, or prepares its statement again. */
 

@@ -1,8 +1,13 @@
 import { SERVER_STATEMENT } from '../../src/backend/server-statement.ts';
-import { decodeNotification, encodeBackendMessage, withOnlyValue } from '../../src/protocol/backend.ts';
-import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
-import { message as encodeMessage } from '../../src/protocol/frontend-encoder.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import {
+  decodeErrorFields,
+  decodeNotification,
+  type ErrorFields,
+  encodeBackendMessage,
+  withOnlyValue,
+} from '../../src/protocol/backend.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
+import { message as encodeMessage } from '../../src/protocol/frontend.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../src/errors.ts';
-import type { FrameScanner } from '../../src/protocol/message-framing.ts';
+import type { FrameScanner } from '../../src/protocol/framing.ts';
 import { Deadline } from '../../src/runtime/event-loop.ts';
 import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';

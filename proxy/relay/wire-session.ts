@@ -5,9 +5,8 @@ import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { Counted, StatementCounter } from '../../src/catalog/query-statistics/statement-counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
-import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { ErrorFields } from '../../src/protocol/error-fields.ts';
-import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
+import type { ErrorFields, TransactionStatus } from '../../src/protocol/backend.ts';
+import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/framing.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Deadline } from '../../src/runtime/event-loop.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';

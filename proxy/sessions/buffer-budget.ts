@@ -1,4 +1,4 @@
-import type { HeadBudget } from '../../src/protocol/message-framing.ts';
+import type { HeadBudget } from '../../src/protocol/framing.ts';
 import { type MemoryBounds, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { MAX_REWRITTEN_BYTES } from '../inspection/text-limits.ts';
 

@@ -1,5 +1,5 @@
 import { ServiceError } from '../errors.ts';
-import { PostgresError } from '../protocol/postgres-error.ts';
+import { PostgresError } from '../protocol/backend.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 import { type BackendConnection, NO_RECEIVER } from './connection.ts';
 

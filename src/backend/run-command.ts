@@ -1,4 +1,4 @@
-import { queryMessage } from '../protocol/frontend-encoder.ts';
+import { queryMessage } from '../protocol/frontend.ts';
 import type { BackendConnection } from './connection.ts';
 import { readReply } from './own-request.ts';
 

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
-import type { ErrorFields } from '../protocol/error-fields.ts';
-import type { StatementShape } from '../protocol/statement-shape.ts';
+import type { ErrorFields, StatementShape } from '../protocol/backend.ts';
 import type { StatementLatency } from './statement-latency.ts';
 
 /** A query text with its parameter types, which has the same name on every backend of an organization. */

@@ -1,9 +1,8 @@
 import type pg from 'pg';
 import { type BackendConnection, NO_RECEIVER } from '../backend/connection.ts';
 import { ServiceError } from '../errors.ts';
-import { FrontendType } from '../protocol/frontend.ts';
-import { message, queryMessage } from '../protocol/frontend-encoder.ts';
-import { PostgresError } from '../protocol/postgres-error.ts';
+import { PostgresError } from '../protocol/backend.ts';
+import { FrontendType, message, queryMessage } from '../protocol/frontend.ts';
 import { ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 import type { Contents, CopiedTable } from './contents.ts';
 import type { OpenPlacement } from './tenant-session.ts';

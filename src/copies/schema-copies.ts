@@ -1,6 +1,6 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { ServiceError } from '../errors.ts';
-import { codeOf, textOf } from '../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../protocol/backend.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';
 import type { CopyData, SchemaCopying } from '../router/moves/clones.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';

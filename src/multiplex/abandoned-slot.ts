@@ -1,5 +1,5 @@
 import type { BackendReceiver } from '../backend/connection.ts';
-import { backendFrames } from '../protocol/message-framing.ts';
+import { backendFrames } from '../protocol/framing.ts';
 import { type ReplyHandler, ReplyReader } from '../protocol/reply-reader.ts';
 import type { Slot } from './pipeline-slot.ts';
 

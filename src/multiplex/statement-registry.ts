@@ -1,7 +1,7 @@
 import { newServerStatement, type ServerStatement } from '../backend/server-statement.ts';
 import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
-import { stringEnd } from '../protocol/null-terminated-strings.ts';
+import { stringEnd } from '../protocol/framing.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { mayShare } from '../syntax/traits/backend-sharing.ts';
 

@@ -1,6 +1,6 @@
-import { BodyReader } from './body-reader.ts';
-import { type ErrorFields, errorFieldTexts } from './error-fields.ts';
-import { violation } from './protocol-violation.ts';
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { BodyReader, stringEnd, violation } from './framing.ts';
 
 /** Type bytes of backend messages. */
 export const BackendType = {
@@ -228,4 +228,246 @@ function decodeWhole<T>(body: Buffer, decode: (reader: BodyReader) => T): T {
   const decoded = decode(reader);
   reader.end();
   return decoded;
+}
+
+/** @see https://www.postgresql.org/docs/current/protocol-error-fields.html */
+export interface ErrorFields {
+  /** Not localized: ERROR, FATAL, PANIC; WARNING, NOTICE, DEBUG, INFO, LOG. */
+  readonly severity: string;
+  /** SQLSTATE. */
+  readonly code: string;
+  readonly message: string;
+  readonly detail?: string;
+  readonly hint?: string;
+  /** In the statement, counted in characters from 1. */
+  readonly position?: number;
+  /** As `position`, but in `internalQuery`. */
+  readonly internalPosition?: number;
+  readonly internalQuery?: string;
+  readonly where?: string;
+  readonly schema?: string;
+  readonly table?: string;
+  readonly column?: string;
+  readonly dataType?: string;
+  readonly constraint?: string;
+  readonly file?: string;
+  readonly line?: number;
+  readonly routine?: string;
+}
+
+/** Codes of the optional fields, in the order in which Postgres sends them. */
+const FIELD_CODES = {
+  detail: 'D',
+  hint: 'H',
+  where: 'W',
+  schema: 's',
+  table: 't',
+  column: 'c',
+  dataType: 'd',
+  constraint: 'n',
+  position: 'P',
+  internalPosition: 'p',
+  internalQuery: 'q',
+  file: 'F',
+  line: 'L',
+  routine: 'R',
+} as const satisfies Partial<Record<keyof ErrorFields, string>>;
+
+const NUMERIC_FIELDS: ReadonlySet<string> = new Set<keyof ErrorFields>(['position', 'internalPosition', 'line']);
+
+/** @param body of an ErrorResponse or NoticeResponse @throws ServiceError `backend_lost` when it is malformed */
+export function decodeErrorFields(body: Buffer): ErrorFields {
+  const reader = new ErrorFieldsReader(Number.POSITIVE_INFINITY);
+  reader.push(body, 0, body.length);
+  return reader.end();
+}
+
+/** Reads ErrorResponses and NoticeResponses one after another. A message may arrive in pieces; long fields are cut. */
+export class ErrorFieldsReader {
+  readonly #fieldMaxBytes: number;
+  #values = new Map<number, string>();
+  /** The code of the field that is being read; 0: the message's terminator has been read. */
+  #code: number | undefined;
+  #kept: Buffer[] = [];
+  #keptBytes = 0;
+  #bytes = 0;
+
+  constructor(fieldMaxBytes: number) {
+    this.#fieldMaxBytes = fieldMaxBytes;
+  }
+
+  /** @throws ServiceError `backend_lost` for a malformed message */
+  push(buffer: Buffer, start: number, end: number): void {
+    let at = start;
+    while (at < end) {
+      if (this.#code === 0) throw violation('backend', 'invalid message format');
+      if (this.#code === undefined) this.#code = buffer[at++] ?? 0;
+      else at = this.#read(buffer, at, end);
+    }
+  }
+
+  /** Called at the end of the message. @throws ServiceError `backend_lost` for a malformed message */
+  end(): ErrorFields {
+    const values = this.#values;
+    if (this.#code === undefined) throw violation('backend', 'no data left in message');
+    if (this.#code !== 0) throw violation('backend', 'invalid string in message');
+    this.#values = new Map();
+    this.#code = undefined;
+    return errorFields(values);
+  }
+
+  /** @returns the offset after the field, or the end of the piece */
+  #read(buffer: Buffer, start: number, end: number): number {
+    const zero = stringEnd(buffer, start, end);
+    const stop = zero < 0 ? end : zero;
+    this.#keep(buffer, start, stop);
+    if (zero < 0) return end;
+    if (this.#code !== undefined) this.#values.set(this.#code, this.#text());
+    this.#code = undefined;
+    this.#kept = [];
+    this.#keptBytes = 0;
+    this.#bytes = 0;
+    return zero + 1;
+  }
+
+  #keep(buffer: Buffer, start: number, end: number): void {
+    const kept = Math.min(end - start, this.#fieldMaxBytes - this.#keptBytes);
+    this.#bytes += end - start;
+    if (kept === 0) return;
+    // The caller reuses the buffer.
+    this.#kept.push(Buffer.from(buffer.subarray(start, start + kept)));
+    this.#keptBytes += kept;
+  }
+
+  #text(): string {
+    const [first = Buffer.alloc(0)] = this.#kept;
+    const bytes = this.#kept.length > 1 ? Buffer.concat(this.#kept) : first;
+    if (this.#bytes === this.#keptBytes) return bytes.toString();
+    return `${bytes.toString('utf8', 0, wholeCharacters(bytes))}… (cut: ${this.#keptBytes} of ${this.#bytes} bytes)`;
+  }
+}
+
+/** @returns how many bytes of a text that was cut hold whole characters */
+function wholeCharacters(bytes: Buffer): number {
+  let at = bytes.length;
+  while (at > 0 && bytes.length - at < 3 && ((bytes[at - 1] ?? 0) & 0xc0) === 0x80) at -= 1;
+  const lead = bytes[at - 1] ?? 0;
+  const wanted = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  return bytes.length - at + 1 >= wanted ? bytes.length : at - 1;
+}
+
+/** Unknown fields are ignored, as the manual asks. */
+function errorFields(values: ReadonlyMap<number, string>): ErrorFields {
+  const field = (code: string) => values.get(code.charCodeAt(0));
+  const optional = Object.entries(FIELD_CODES).flatMap(([name, code]) => {
+    const value = field(code);
+    if (value === undefined) return [];
+    return [[name, NUMERIC_FIELDS.has(name) ? Number.parseInt(value, 10) : value]];
+  });
+  return {
+    severity: field('V') ?? field('S') ?? 'ERROR',
+    code: field('C') ?? 'XX000',
+    message: field('M') ?? '',
+    ...Object.fromEntries(optional),
+  };
+}
+
+/**
+ * The fields as an ErrorResponse or NoticeResponse has them, without the zero bytes; the last one is empty.
+ * The severity is sent twice: `S` may be localized, `V` never is.
+ */
+function errorFieldTexts(fields: ErrorFields): string[] {
+  const always = [`S${fields.severity}`, `V${fields.severity}`, `C${fields.code}`, `M${fields.message}`];
+  const names = Object.keys(FIELD_CODES) as (keyof typeof FIELD_CODES)[];
+  const present = names.filter((name) => fields[name] !== undefined).map((name) => `${FIELD_CODES[name]}${fields[name]}`);
+  return [...always, ...present, ''];
+}
+
+/** The parameters and columns of a prepared statement, from the replies to a Describe of it or of a portal. */
+export interface StatementShape {
+  /** Equal for statements with the same columns; empty where these are not known. */
+  readonly columnsDigest: string;
+  /** Equal for statements with the same parameters; undefined where a portal was described. */
+  readonly parametersDigest: string | undefined;
+  /** Number and types of the parameters, as at the end of a Parse message; undefined where these are not known or too many to keep. */
+  readonly parameters: Buffer | undefined;
+  /** Whether it returns rows; true where that is not known. */
+  readonly hasColumns: boolean;
+}
+
+/** The shape where the description was too long to be read. It equals no other. */
+export const UNKNOWN_SHAPE: StatementShape = { columnsDigest: '', parametersDigest: undefined, parameters: undefined, hasColumns: true };
+
+/** Bytes of a column after its name: table, number, type, size, modifier, format. */
+const COLUMN_BYTES = 18;
+const TYPE_OFFSET = 6;
+const MODIFIER_OFFSET = 12;
+const KEPT_PARAMETERS_BYTES = 1_024;
+
+/**
+ * Compares what PostgreSQL compares when it plans a statement again: the columns' names, types and type modifiers. A column's
+ * table and number do not matter.
+ * @param parameters body of a ParameterDescription; undefined for a portal, of which the server tells only the columns
+ * @param columns body of a RowDescription; undefined for NoData
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/cache/plancache.c RevalidateCachedQuery
+ */
+export function statementShape(parameters: Buffer | undefined, columns: Buffer | undefined): StatementShape {
+  return {
+    columnsDigest: columns === undefined ? NO_COLUMNS : digestOf(comparedParts(columns)),
+    parametersDigest: parameters === undefined ? undefined : digestOf(parameters),
+    parameters: parameters !== undefined && parameters.length <= KEPT_PARAMETERS_BYTES ? Buffer.from(parameters) : undefined,
+    hasColumns: columns !== undefined,
+  };
+}
+
+/** Whether two statements have the same columns and, where both are known, the same parameters. */
+export function isSameShape(some: StatementShape, other: StatementShape): boolean {
+  const isSame = some.columnsDigest !== '' && some.columnsDigest === other.columnsDigest;
+  const areKnown = some.parametersDigest !== undefined && other.parametersDigest !== undefined;
+  return isSame && (!areKnown || some.parametersDigest === other.parametersDigest);
+}
+
+const NO_COLUMNS = 'none';
+
+function digestOf(bytes: Buffer): string {
+  return createHash('sha256').update(bytes).digest('base64');
+}
+
+function comparedParts(columns: Buffer): Buffer {
+  const parts = Buffer.allocUnsafe(columns.length);
+  let length = 0;
+  for (let at = 2; at < columns.length; ) {
+    const nameEnd = columns.indexOf(0, at) + 1;
+    if (nameEnd === 0) break;
+    length += columns.copy(parts, length, at, nameEnd);
+    length += columns.copy(parts, length, nameEnd + TYPE_OFFSET, nameEnd + TYPE_OFFSET + 4);
+    length += columns.copy(parts, length, nameEnd + MODIFIER_OFFSET, nameEnd + MODIFIER_OFFSET + 4);
+    at = nameEnd + COLUMN_BYTES;
+  }
+  return parts.subarray(0, length);
+}
+
+/** An error that Postgres raised, with all its fields. */
+export class PostgresError extends Error {
+  override readonly name = 'PostgresError';
+  readonly fields: ErrorFields;
+
+  constructor(fields: ErrorFields) {
+    super(fields.message);
+    this.fields = fields;
+  }
+}
+
+/** SQLSTATE or errno name; empty when there is none. */
+export function codeOf(error: unknown): string {
+  if (error instanceof PostgresError) return error.fields.code;
+  if (error instanceof AggregateError && !('code' in error)) return codeOf(error.errors[0]);
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
+}
+
+/** One line; an AggregateError (a name with several addresses) has no message of its own. */
+export function textOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return textOf(error.errors[0]);
+  const message = error instanceof Error ? error.message : String(error);
+  return message.split('\n')[0] || codeOf(error);
 }

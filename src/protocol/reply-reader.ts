@@ -6,11 +6,12 @@ import {
   decodeParameterStatus,
   decodeReadyForQuery,
   decodeRowDescription,
+  type ErrorFields,
+  ErrorFieldsReader,
   type FieldDescription,
   type TransactionStatus,
 } from './backend.ts';
-import { type ErrorFields, ErrorFieldsReader } from './error-fields.ts';
-import { ANY_SIZE, backendFrames, type FrameRules, FrameScanner, HEADER_BYTES, type HeadBudget } from './message-framing.ts';
+import { ANY_SIZE, backendFrames, type FrameRules, FrameScanner, HEADER_BYTES, type HeadBudget } from './framing.ts';
 
 /** Receives the messages of replies, in the order in which they come. What it has no method for is not decoded. */
 export interface ReplyHandler {

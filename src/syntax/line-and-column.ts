@@ -1,4 +1,4 @@
-import { PostgresError } from '../protocol/postgres-error.ts';
+import { PostgresError } from '../protocol/backend.ts';
 
 export interface LineAndColumn {
   /** Counts from 1. */

@@ -1,4 +1,4 @@
-import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 
 /** A whole message. */
 export interface Message {

@@ -1,5 +1,5 @@
 import type { Observe } from '../../observation.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { PostgresError } from '../../protocol/backend.ts';
 import type { BackendConnection } from '../connection.ts';
 import { runCommand } from '../run-command.ts';
 import type { Leaving, OrganizationPool } from './organization-pool.ts';

@@ -2,7 +2,7 @@ import { isIP, connect as netConnect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect as tlsConnect } from 'node:tls';
 import type pg from 'pg';
-import { cancelRequest } from '../../protocol/frontend-encoder.ts';
+import { cancelRequest } from '../../protocol/frontend.ts';
 
 /** Where to send cancel requests, and whether with TLS. */
 export interface CancelAddress {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClusterRow } from '../../catalog/clusters/cluster-rows.ts';
 import { readSecret } from '../../config.ts';
-import { textOf } from '../../protocol/postgres-error.ts';
+import { textOf } from '../../protocol/backend.ts';
 import type { Cluster } from '../placement/cluster.ts';
 import { ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
 

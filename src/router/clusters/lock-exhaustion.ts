@@ -5,7 +5,7 @@ import { runCommand } from '../../backend/run-command.ts';
 import type { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ObservationHandlers, Observe } from '../../observation.ts';
-import { codeOf } from '../../protocol/postgres-error.ts';
+import { codeOf } from '../../protocol/backend.ts';
 
 const OUT_OF_MEMORY = '53200';
 /** For finding the sessions with too many locks and for their end. */

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
 import type { Config } from '../../config.ts';
 import type { Observe } from '../../observation.ts';
-import { textOf } from '../../protocol/postgres-error.ts';
+import { textOf } from '../../protocol/backend.ts';
 import { type Cluster, ClusterError } from './cluster.ts';
 import { checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './describe-cluster.ts';
 import { takeTemporaryFromReaders } from './own-database/database-provisioner.ts';

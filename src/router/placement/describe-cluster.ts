@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { textOf } from '../../protocol/postgres-error.ts';
+import { textOf } from '../../protocol/backend.ts';
 import { type Cluster, ClusterError } from './cluster.ts';
 import { mayAdmitOwners } from './roles/owners-group-role.ts';
 import { allowedSettings } from './roles/platform-role.ts';

@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../../protocol/error-fields.ts';
+import type { ErrorFields } from '../../protocol/backend.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { type Edits, originalPosition } from '../../syntax/edits.ts';
 import { ExplainedTasks } from '../placement/shared-database/citus/explained-tasks.ts';

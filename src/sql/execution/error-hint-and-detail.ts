@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { PostgresError } from '../../protocol/backend.ts';
 
 /** Adds a hint to errors of Postgres that do not say what the client can do about them. */
 export function withHint(error: unknown): unknown {

@@ -4,8 +4,7 @@ import type { LatencyBaseline, StatementLatency } from '../../backend/statement-
 import type { StatementCounter } from '../../catalog/query-statistics/statement-counters.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
-import { isSameShape } from '../../protocol/statement-shape.ts';
+import { isSameShape, PostgresError } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { canBePreparedAgain } from '../../syntax/traits/preparable.ts';

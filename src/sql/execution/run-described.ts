@@ -1,4 +1,4 @@
-import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
+import { bindAndExecute } from '../../protocol/frontend.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/encode-parameters.ts';

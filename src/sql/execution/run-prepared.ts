@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Staleness } from '../../backend/server-statement.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
-import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
+import { bindAndExecute } from '../../protocol/frontend.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import type { Edits } from '../../syntax/edits.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';

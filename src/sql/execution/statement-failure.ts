@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { PostgresError } from '../../protocol/backend.ts';
 
 /** Where a request of several statements failed. */
 export interface FailurePlace {

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { PostgresError } from '../../protocol/backend.ts';
 import { lineAndColumnOfError } from '../../syntax/line-and-column.ts';
 import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { failureAt } from '../execution/statement-failure.ts';

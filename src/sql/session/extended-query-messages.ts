@@ -1,5 +1,5 @@
 import { serialize } from 'pg-protocol';
-import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
+import { bindAndExecute } from '../../protocol/frontend.ts';
 import type { ParameterText } from '../parameters/encode-parameters.ts';
 
 /** Makes Parse and Describe for a statement; without a name, for the unnamed one. */

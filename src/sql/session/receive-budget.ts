@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import { ServiceError } from '../../errors.ts';
-import type { HeadBudget } from '../../protocol/message-framing.ts';
+import type { HeadBudget } from '../../protocol/framing.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { noRoomForResults } from '../result/result-budget.ts';
 

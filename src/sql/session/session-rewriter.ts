@@ -1,6 +1,5 @@
-import { withOnlyValue } from '../../protocol/backend.ts';
-import { HEADER_BYTES } from '../../protocol/message-framing.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { PostgresError, withOnlyValue } from '../../protocol/backend.ts';
+import { HEADER_BYTES } from '../../protocol/framing.ts';
 import { LARGE_SQL_BYTES, type RewriteOptions } from '../../router/schema-rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';

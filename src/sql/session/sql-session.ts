@@ -1,9 +1,8 @@
 import { serialize } from 'pg-protocol';
 import { ServiceError } from '../../errors.ts';
 import { registryOf } from '../../multiplex/statement-registry.ts';
-import { decodeTextRow, type TransactionStatus } from '../../protocol/backend.ts';
-import { SYNC } from '../../protocol/frontend-encoder.ts';
-import { PostgresError } from '../../protocol/postgres-error.ts';
+import { decodeTextRow, PostgresError, type TransactionStatus } from '../../protocol/backend.ts';
+import { SYNC } from '../../protocol/frontend.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { Deadline } from '../../runtime/event-loop.ts';

@@ -1,7 +1,6 @@
 import type { ServerStatement } from '../../backend/server-statement.ts';
-import type { FieldDescription } from '../../protocol/backend.ts';
-import { FLUSH } from '../../protocol/frontend-encoder.ts';
-import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
+import { type FieldDescription, type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/backend.ts';
+import { FLUSH } from '../../protocol/frontend.ts';
 import type { Edits } from '../../syntax/edits.ts';
 import { closeStatement, parseAndDescribe } from './extended-query-messages.ts';
 import type { Replies } from './replies-and-completion.ts';

@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../../protocol/error-fields.ts';
+import type { ErrorFields } from '../../protocol/backend.ts';
 
 /** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
 export interface Warning {

@@ -3,9 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { describe, expect, inject, test } from 'vitest';
 import { beginScram, type ScramOffer, type ScramState, stepScram } from '../../../src/auth/scram.ts';
 import { deriveVerifier, formatVerifier, mockVerifiers } from '../../../src/auth/scram-verifier.ts';
-import { BackendType } from '../../../src/protocol/backend.ts';
-import { decodeErrorFields } from '../../../src/protocol/error-fields.ts';
-import { backendFrames } from '../../../src/protocol/message-framing.ts';
+import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
+import { backendFrames } from '../../../src/protocol/framing.ts';
 import { type Message, MessageReader } from '../../support/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 

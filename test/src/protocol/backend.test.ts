@@ -2,15 +2,17 @@ import { describe, expect, test } from 'vitest';
 import {
   type BackendMessage,
   decodeCommandComplete,
+  decodeErrorFields,
   decodeNotification,
   decodeParameterDescription,
   decodeParameterStatus,
   decodeReadyForQuery,
   decodeRowDescription,
+  type ErrorFields,
+  ErrorFieldsReader,
   encodeBackendMessage,
+  PostgresError,
 } from '../../../src/protocol/backend.ts';
-import { decodeErrorFields, type ErrorFields, ErrorFieldsReader } from '../../../src/protocol/error-fields.ts';
-import { PostgresError } from '../../../src/protocol/postgres-error.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
+import { stringEnd } from '../../../src/protocol/framing.ts';
 import {
   decodeFrontendMessage,
   decodePasswordMessage,
   decodeSaslInitialResponse,
   type FrontendMessage,
   statementNameStart,
+  withStatementName,
 } from '../../../src/protocol/frontend.ts';
-import { withStatementName } from '../../../src/protocol/frontend-encoder.ts';
-import { stringEnd } from '../../../src/protocol/null-terminated-strings.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

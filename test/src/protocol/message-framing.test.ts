@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { backendFrames, type FrameRules, FrameScanner, frontendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/message-framing.ts';
+import { backendFrames, type FrameRules, FrameScanner, frontendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/framing.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Parse "s1" of "SELECT $1"; Bind; Execute; Sync; Query of 300 characters; Terminate. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { backendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/message-framing.ts';
+import { backendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/framing.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../../../src/protocol/reply-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PostgresError } from '../../../src/protocol/postgres-error.ts';
+import { PostgresError } from '../../../src/protocol/backend.ts';
 import { LineCounter, lineAndColumn, lineAndColumnAt, lineAndColumnOfError } from '../../../src/syntax/line-and-column.ts';
 
 test.each<[string, number, number, number]>([

@@ -1,6 +1,6 @@
 import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
-import { textOf } from '../../../protocol/postgres-error.ts';
+import { textOf } from '../../../protocol/backend.ts';
 import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
 import { removeReplication } from '../../../router/placement/own-database/move-replication-objects.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';

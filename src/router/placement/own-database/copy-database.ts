@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf } from '../../../protocol/postgres-error.ts';
+import { codeOf } from '../../../protocol/backend.ts';
 
 const OBJECT_IN_USE = '55006';
 const QUERY_CANCELED = '57014';

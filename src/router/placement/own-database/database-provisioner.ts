@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { codeOf } from '../../../protocol/postgres-error.ts';
+import { codeOf } from '../../../protocol/backend.ts';
 import type { Cluster } from '../cluster.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';
 import { isUsable, TenantLogins } from '../roles/log-in-with-repair.ts';

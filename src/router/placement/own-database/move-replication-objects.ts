@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf } from '../../../protocol/postgres-error.ts';
+import { codeOf } from '../../../protocol/backend.ts';
 import { withSession } from '../server/admin-session.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 

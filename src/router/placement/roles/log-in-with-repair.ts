@@ -5,7 +5,7 @@ import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { Observe } from '../../../observation.ts';
-import { codeOf, textOf } from '../../../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../../../protocol/backend.ts';
 import { BoundedMap } from '../../../runtime/bounded-map.ts';
 import { type SessionLimits, sessionOptions } from '../backend-startup-options.ts';
 import { asServiceError, type Platform } from '../server/platform-sessions.ts';

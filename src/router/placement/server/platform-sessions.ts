@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { ServiceError } from '../../../errors.ts';
-import { codeOf, textOf } from '../../../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../../../protocol/backend.ts';
 import type { Cluster } from '../cluster.ts';
 import { sessionConfig } from './admin-session.ts';
 import { isNotUpYet } from './wait-for-server.ts';

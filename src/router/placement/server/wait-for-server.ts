@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { codeOf, textOf } from '../../../protocol/postgres-error.ts';
+import { codeOf, textOf } from '../../../protocol/backend.ts';
 import type { AdminLogin } from './admin-login.ts';
 import { withSession } from './admin-session.ts';
 

@@ -1,5 +1,5 @@
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { codeOf } from '../../../protocol/postgres-error.ts';
+import { codeOf } from '../../../protocol/backend.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 
 const INSUFFICIENT_PRIVILEGE = '42501';

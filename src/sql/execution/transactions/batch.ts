@@ -1,5 +1,5 @@
-import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
-import { PostgresError } from '../../../protocol/postgres-error.ts';
+import { PostgresError } from '../../../protocol/backend.ts';
+import { bindAndExecute } from '../../../protocol/frontend.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';

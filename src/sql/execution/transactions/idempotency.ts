@@ -1,5 +1,5 @@
 import { ServiceError } from '../../../errors.ts';
-import { PostgresError } from '../../../protocol/postgres-error.ts';
+import { PostgresError } from '../../../protocol/backend.ts';
 import type { Lease } from '../../../router/leases/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/reply-size-limit.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseOptions } from '../../../../src/protocol/startup/startup-options.ts';
+import { parseOptions } from '../../../../src/protocol/startup.ts';
 
 test.each([
   ['', []],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { decodeStartupPacket, type StartupPacket, unsupportedProtocol } from '../../../../src/protocol/startup/startup-packet.ts';
+import { decodeStartupPacket, type StartupPacket, unsupportedProtocol } from '../../../../src/protocol/startup.ts';
 import { SeededRandom } from '../../../support/random.ts';
 
 /** A packet without its length word, from text in which every character is a byte. */

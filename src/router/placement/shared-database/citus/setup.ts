@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { rolePassword } from '../../../../auth/role-password.ts';
-import { textOf } from '../../../../protocol/postgres-error.ts';
+import { textOf } from '../../../../protocol/backend.ts';
 import { type Cluster, ClusterError } from '../../cluster.ts';
 import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
 import { type AdminLogin, addressOf } from '../../server/admin-login.ts';

@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../../../../protocol/error-fields.ts';
+import type { ErrorFields } from '../../../../protocol/backend.ts';
 
 /** Lines of an error's context in which Citus names the worker on which a part of the statement ran. */
 const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
