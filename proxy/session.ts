@@ -13,7 +13,7 @@ import type { Tenant } from '../src/router/tenant.ts';
 import { randomSecretBytes } from '../src/runtime/bytes.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
-import type { CustomOptions } from '../src/syntax/traits/session-state.ts';
+import type { CustomOptions } from '../src/syntax/session-traits.ts';
 import type { ClientConnection } from './client-connection.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';
 import type { AuthenticatedClient } from './login/log-in.ts';

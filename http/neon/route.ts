@@ -5,7 +5,7 @@ import { runTextStatement, runTextTransaction, type TextStatement } from '../../
 import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-modes.ts';
 import { totalOf } from '../../src/sql/result/statement-outcome.ts';
 import type { SessionOptions } from '../../src/sql/session/sql-session.ts';
-import { optionsSetFirst } from '../../src/syntax/traits/side-effects.ts';
+import { optionsSetFirst } from '../../src/syntax/side-effects.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';
 import { tenantOf } from '../request-context.ts';

@@ -1,5 +1,5 @@
 import type { ErrorFields } from '../../src/protocol/backend.ts';
-import { Lexer, Token } from '../../src/syntax/tokens/scanner.ts';
+import { Lexer, Token } from '../../src/syntax/scanner.ts';
 
 /** Only the beginning of a statement is searched for parameters of another style. */
 const SEARCHED_MAX_CHARACTERS = 16_384;

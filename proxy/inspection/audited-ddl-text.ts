@@ -1,5 +1,5 @@
 import { type RecordedText, StreamedRecord } from '../../src/catalog/audit/entries/statement-record.ts';
-import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/traits/object-changes.ts';
+import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/session-traits.ts';
 
 /**
  * A text that may change objects or roles, as the audit log records it. Inspection only decides which texts to keep: the

@@ -1,5 +1,5 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
-import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/session-traits.ts';
 
 /** Built-in functions that leave or read state in a session, with their OIDs, which never change. */
 export const STATEFUL_FUNCTIONS: Readonly<Record<string, readonly number[]>> = {

@@ -2,7 +2,7 @@ import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/f
 import { FrontendType, message } from '../../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import { Reason } from '../relay/input-gate.ts';
 import { endByFailure } from '../relay/session-end.ts';
 import type { WireSession } from '../relay/wire-session.ts';

@@ -1,4 +1,4 @@
-import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/session-traits.ts';
 import type { AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */

@@ -2,10 +2,16 @@ import { recordText } from '../../src/catalog/audit/entries/statement-record.ts'
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/framing.ts';
 import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';
-import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';
-import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
-import { ANY_OBJECT_CHANGE, objectChanges } from '../../src/syntax/traits/object-changes.ts';
-import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
+import type { LexerOptions } from '../../src/syntax/scanner.ts';
+import {
+  ANY_OBJECT_CHANGE,
+  deallocatedNames,
+  NO_TRAITS,
+  objectChanges,
+  type SessionTraits,
+  sessionTraitsOf,
+  traitsOfBeginning,
+} from '../../src/syntax/session-traits.ts';
 import { noticeTraits, statementSent } from '../pinning/before-statement.ts';
 import { type Translated, translateProcessIds } from '../pinning/process-id-translation.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';

@@ -1,5 +1,5 @@
 import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import { type ShownRows, shownRows } from '../relay/reply-rewriting.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { Batch } from './ddl-audit.ts';

@@ -9,7 +9,7 @@ import type { Setting, StartupMessage } from '../../src/protocol/startup.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import { type CustomOptions, optionsAmong, withOptions } from '../../src/syntax/traits/session-state.ts';
+import { type CustomOptions, optionsAmong, withOptions } from '../../src/syntax/session-traits.ts';
 import { startupSettings } from './startup-settings.ts';
 
 /** What a client's session starts with. */

@@ -6,8 +6,7 @@ import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType, queryText } from '../../src/protocol/frontend.ts';
-import { areSame, type CustomOptions } from '../../src/syntax/traits/session-state.ts';
-import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
+import { areSame, type CustomOptions, NO_TRAITS, sessionTraitsOf } from '../../src/syntax/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 

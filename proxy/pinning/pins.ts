@@ -5,10 +5,10 @@ import {
   MAX_CUSTOM_SETTINGS,
   NO_OPTIONS,
   optionsAmong,
+  type SessionTraits,
   UNNAMED_OPTIONS,
   withOptions,
-} from '../../src/syntax/traits/session-state.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+} from '../../src/syntax/session-traits.ts';
 import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
 

@@ -1,8 +1,8 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
-import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
-import { replaceOutsideLiterals } from '../../src/syntax/replace-outside-literals.ts';
-import type { LexerOptions } from '../../src/syntax/tokens/scanner.ts';
+import { replaceOutsideLiterals } from '../../src/syntax/redaction.ts';
+import type { LexerOptions } from '../../src/syntax/scanner.ts';
+import { leadingKeywords } from '../../src/syntax/statements.ts';
 
 /**
  * A session keeps one process id, which Postern has made, while its backends change. SQL that uses process ids in the ways

@@ -1,7 +1,7 @@
 import type { Settings } from '../../src/backend/session-state.ts';
 import { decodeTextRow } from '../../src/protocol/backend.ts';
 import { queryMessage } from '../../src/protocol/frontend.ts';
-import type { CustomOptions } from '../../src/syntax/traits/session-state.ts';
+import type { CustomOptions } from '../../src/syntax/session-traits.ts';
 import { literal } from '../checkout/settings-sql.ts';
 
 /** The session state that outlives its transaction, as the server reports it. */

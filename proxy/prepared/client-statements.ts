@@ -3,7 +3,7 @@ import type { Counted } from '../../src/catalog/query-statistics/statement-count
 import type { StatementShape } from '../../src/protocol/backend.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import type { ParameterSignal } from '../pinning/process-id-translation.ts';
 import type { StatementMemory } from './statement-memory.ts';

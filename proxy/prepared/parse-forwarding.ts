@@ -4,8 +4,7 @@ import { definitionToReprepare, type ServerStatement } from '../../src/backend/s
 import { ServiceError } from '../../src/errors.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { parseMessage } from '../../src/protocol/frontend.ts';
-import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
-import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
+import { canBePreparedAgain, isPreparable, NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import {
   demandWhole,

@@ -1,7 +1,7 @@
 import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String } from '../../src/protocol/framing.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import type { RequestEnd } from '../inspection/request-end.ts';
 import { shownRows } from '../relay/reply-rewriting.ts';
 import type { SpecialPortals, WireSession } from '../relay/wire-session.ts';

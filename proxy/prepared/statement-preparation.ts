@@ -16,7 +16,7 @@ import {
   SHOW_STANDARD_CONFORMING_STRINGS,
 } from '../../src/protocol/frontend.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
-import { withExplicitEscapes } from '../../src/syntax/tokens/quoted-content.ts';
+import { withExplicitEscapes } from '../../src/syntax/scanner.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { shapeTold, type UnnamedStatement } from './client-statements.ts';
 import { DescribeReply, StringsReply } from './describe-reply-reader.ts';

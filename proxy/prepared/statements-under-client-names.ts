@@ -3,7 +3,7 @@ import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
 import { definitionToReprepare } from '../../src/backend/server-statement.ts';
 import { type ErrorFields, isSameShape, type StatementShape } from '../../src/protocol/backend.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import { isMissing, STALE_PLAN } from '../relay/recognized-errors.ts';
 import type { ClientNames, WireSession } from '../relay/wire-session.ts';
 import { type ClientStatements, type NamedStatement, shapeTold, type UnnamedStatement } from './client-statements.ts';

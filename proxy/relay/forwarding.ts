@@ -5,8 +5,7 @@ import type { ServerStatement } from '../../src/backend/server-statement.ts';
 import type { Counted } from '../../src/catalog/query-statistics/statement-counters.ts';
 import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType, queryMessage, statementNameStart, withStatementName } from '../../src/protocol/frontend.ts';
-import { deallocatedNames } from '../../src/syntax/traits/deallocated-names.ts';
-import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
+import { deallocatedNames, NO_TRAITS, sessionTraitsOf } from '../../src/syntax/session-traits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import {
   awaitSignals,

@@ -1,8 +1,7 @@
 import { PARSE_COMPLETE, READY_IDLE } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
-import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
-import { canBePreparedAgain } from '../../src/syntax/traits/preparable.ts';
+import { canBePreparedAgain, mayChangeObjects } from '../../src/syntax/session-traits.ts';
 import { errorResponse } from '../errors.ts';
 import { preparedOf } from '../inspection/query-inspection.ts';
 import { MAX_LOOKED_UP_BYTES } from '../prepared/server-statement-choice.ts';

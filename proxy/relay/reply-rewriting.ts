@@ -10,7 +10,7 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { message as encodeMessage } from '../../src/protocol/frontend.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 

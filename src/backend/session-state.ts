@@ -1,5 +1,5 @@
 import { BoundedMap } from '../runtime/bounded-map.ts';
-import { type CustomOptions, NO_OPTIONS } from '../syntax/traits/session-state.ts';
+import { type CustomOptions, NO_OPTIONS } from '../syntax/session-traits.ts';
 import type { ServerStatement } from './server-statement.ts';
 
 /** Settings by lower-case name. A map is never changed, so identical maps are known to be equal. */

@@ -3,7 +3,7 @@ import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { stringEnd } from '../protocol/framing.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
-import { mayShare } from '../syntax/traits/backend-sharing.ts';
+import { mayShare } from '../syntax/side-effects.ts';
 
 const MAX_ENTRIES = 5_000;
 const MAX_BYTES = 16 * 1024 * 1024;

@@ -6,7 +6,7 @@ import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
-import { type CustomOptions, NO_OPTIONS } from '../syntax/traits/session-state.ts';
+import { type CustomOptions, NO_OPTIONS } from '../syntax/session-traits.ts';
 import type { Authenticator } from './authentication/authenticator.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
 import type { Clusters } from './clusters/clusters.ts';

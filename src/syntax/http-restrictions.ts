@@ -1,6 +1,6 @@
 import { ServiceError } from '../errors.ts';
-import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingKeywords, startOfStatement } from './leading-keywords.ts';
-import { isString, Lexer, Token } from './tokens/scanner.ts';
+import { isString, Lexer, Token } from './scanner.ts';
+import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingKeywords, startOfStatement } from './statements.ts';
 
 /** Whether a statement runs on its own, or in a transaction that Postern begins and ends. */
 export type StatementContext = 'single' | 'transaction';

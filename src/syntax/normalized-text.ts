@@ -1,7 +1,6 @@
 import { isMisquotedPassword, redactSecrets } from './redaction.ts';
-import { eachStatement } from './split-statements.ts';
-import { Code } from './tokens/characters.ts';
-import { isString, Lexer, Token, type TokenKind } from './tokens/scanner.ts';
+import { Code, isString, Lexer, Token, type TokenKind } from './scanner.ts';
+import { eachStatement } from './statements.ts';
 
 /**
  * The statements of a text with their constants taken out, one text for each that is not empty. Texts that differ only in constants, white

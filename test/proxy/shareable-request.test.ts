@@ -7,8 +7,7 @@ import { newServerStatement } from '../../src/backend/server-statement.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { NO_OPTIONS } from '../../src/syntax/traits/session-state.ts';
-import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
+import { NO_OPTIONS, NO_TRAITS } from '../../src/syntax/session-traits.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 const READS = [

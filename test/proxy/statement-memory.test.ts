@@ -4,7 +4,7 @@ import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/server-statement.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS } from '../../src/syntax/session-traits.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const MIB = 1_048_576;

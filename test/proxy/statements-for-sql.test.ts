@@ -4,7 +4,7 @@ import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statemen
 import { statementsForSql } from '../../proxy/prepared/statements-under-client-names.ts';
 import { newServerStatement } from '../../src/backend/server-statement.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS } from '../../src/syntax/session-traits.ts';
 
 const MIB = 1_048_576;
 

@@ -1,4 +1,4 @@
-import { isIdentifier, Lexer, Token } from '../../../src/syntax/tokens/scanner.ts';
+import { isIdentifier, Lexer, Token } from '../../../src/syntax/scanner.ts';
 
 /** Offsets in UTF-16 units. */
 interface Range {

@@ -1,6 +1,6 @@
 import { EditorState, type Extension, type Range, RangeSet } from '@codemirror/state';
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from '@codemirror/view';
-import { isString, Lexer, Token, type TokenKind } from '../../../src/syntax/tokens/scanner.ts';
+import { isString, Lexer, Token, type TokenKind } from '../../../src/syntax/scanner.ts';
 import { OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './completion/keywords-and-types.ts';
 import { textOf } from './document-text.ts';
 

@@ -4,7 +4,7 @@ import type { QueryRequest } from '../../../src/sql/execution/query-request-and-
 import { runQueryOnce } from '../../../src/sql/execution/run-query.ts';
 import { CSV_FORMAT } from '../../../src/sql/result/formats/csv-format.ts';
 import { linesFormat } from '../../../src/sql/result/formats/lines-format.ts';
-import { optionsSetFirst } from '../../../src/syntax/traits/side-effects.ts';
+import { optionsSetFirst } from '../../../src/syntax/side-effects.ts';
 import { preferredForm } from '../../plugins/accept-header.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { problemOf } from '../../plugins/problems.ts';

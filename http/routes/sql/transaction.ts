@@ -1,7 +1,7 @@
 import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
-import { optionsSetFirst } from '../../../src/syntax/traits/side-effects.ts';
+import { optionsSetFirst } from '../../../src/syntax/side-effects.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { ServiceError } from '../../errors.ts';
-import { areAmong, areSame, type CustomOptions, NO_OPTIONS } from '../../syntax/traits/session-state.ts';
+import { areAmong, areSame, type CustomOptions, NO_OPTIONS } from '../../syntax/session-traits.ts';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 

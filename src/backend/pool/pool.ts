@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
-import type { CustomOptions } from '../../syntax/traits/session-state.ts';
+import type { CustomOptions } from '../../syntax/session-traits.ts';
 import { BusyPoll } from '../busy-poll.ts';
 import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
 import { discardState } from '../reset.ts';

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { normalizedStatements } from '../../syntax/normalized-text.ts';
-import { Code, IDENTIFIER_PART } from '../../syntax/tokens/characters.ts';
-import { digitsEnd } from '../../syntax/tokens/token-ends.ts';
+import { Code, digitsEnd, IDENTIFIER_PART } from '../../syntax/scanner.ts';
 import { BUCKETS, bucketOf } from '../usage/counters.ts';
 
 /** Longer texts are cut. */

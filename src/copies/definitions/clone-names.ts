@@ -2,13 +2,8 @@ import type { Placement } from '../../catalog/organizations/organization.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { applyEdits, applyEditsToBytes, type Edits } from '../../syntax/edits.ts';
-import type { LiteralMeaning } from '../../syntax/names/functions-taking-names.ts';
-import { keywordAt } from '../../syntax/names/keywords.ts';
-import { NestedEdits } from '../../syntax/names/nested-edits.ts';
-import type { Scope } from '../../syntax/names/scope.ts';
-import { SqlReader } from '../../syntax/names/sql-reader.ts';
-import { introducesSchemas } from '../../syntax/names/statement-patterns.ts';
-import { contentOf } from '../../syntax/tokens/quoted-content.ts';
+import { introducesSchemas, keywordAt, type LiteralMeaning, NestedEdits, type Scope, SqlReader } from '../../syntax/names.ts';
+import { contentOf } from '../../syntax/scanner.ts';
 
 /** Reading this much takes about a millisecond. */
 const READ_AT_ONCE_CHARACTERS = 16 * 1024;

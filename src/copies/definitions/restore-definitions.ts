@@ -6,7 +6,7 @@ import type { SchemaTarget } from '../../router/schema-rewriting/schema-target.t
 import { clientSearchPath } from '../../router/schema-rewriting/search-path-values.ts';
 import { clientText } from '../../router/schema-rewriting/server-text.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { eachStatement } from '../../syntax/split-statements.ts';
+import { eachStatement } from '../../syntax/statements.ts';
 
 /** The schema itself is made by Postern, with rights that differ between the placements. */
 const ABOUT_SCHEMA = /^(?:(?:CREATE|ALTER|COMMENT ON) SCHEMA |(?:GRANT|REVOKE) [A-Z, ]+ ON SCHEMA )(\w+)/;

@@ -1,7 +1,7 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Waiter } from '../../backend/pool/organization-pool.ts';
 import { ServiceError } from '../../errors.ts';
-import type { CustomOptions } from '../../syntax/traits/session-state.ts';
+import type { CustomOptions } from '../../syntax/session-traits.ts';
 import { ClusterDownError, type ServedCluster } from '../clusters/served-cluster.ts';
 import type { PausedRequest } from '../moves/pauses.ts';
 import type { Tenant } from '../tenant.ts';

@@ -1,9 +1,5 @@
-import type { NestedEdits } from '../../syntax/names/nested-edits.ts';
-import type { Scope } from '../../syntax/names/scope.ts';
-import { channelNamed } from '../../syntax/names/statement-patterns.ts';
-import { Code } from '../../syntax/tokens/characters.ts';
-import { type Content, contentOf, identifierText } from '../../syntax/tokens/quoted-content.ts';
-import { isString, type Lexer, Token } from '../../syntax/tokens/scanner.ts';
+import { channelNamed, type NestedEdits, type Scope } from '../../syntax/names.ts';
+import { Code, type Content, contentOf, identifierText, isString, type Lexer, Token } from '../../syntax/scanner.ts';
 import { channelPrefix, serverChannel, truncateChannel } from './channel-names.ts';
 import type { SchemaTarget } from './schema-target.ts';
 

@@ -1,13 +1,20 @@
 import type { Edits } from '../../syntax/edits.ts';
-import { namesSchema, publicIn, schemaParameter } from '../../syntax/names/catalog-comparisons.ts';
-import { type LiteralMeaning, SCHEMA_ARRAY, SCHEMAS } from '../../syntax/names/functions-taking-names.ts';
-import { keywordAt } from '../../syntax/names/keywords.ts';
-import { NestedEdits } from '../../syntax/names/nested-edits.ts';
-import type { Scope } from '../../syntax/names/scope.ts';
-import { SqlReader } from '../../syntax/names/sql-reader.ts';
-import { existingSchemaEnd, introducesSchemas, preparedTransactionEnd } from '../../syntax/names/statement-patterns.ts';
-import { contentOf, identifierText } from '../../syntax/tokens/quoted-content.ts';
-import { type LexerOptions, Token } from '../../syntax/tokens/scanner.ts';
+import {
+  existingSchemaEnd,
+  introducesSchemas,
+  keywordAt,
+  type LiteralMeaning,
+  NestedEdits,
+  namesSchema,
+  preparedTransactionEnd,
+  publicIn,
+  SCHEMA_ARRAY,
+  SCHEMAS,
+  type Scope,
+  SqlReader,
+  schemaParameter,
+} from '../../syntax/names.ts';
+import { contentOf, identifierText, type LexerOptions, Token } from '../../syntax/scanner.ts';
 import { ChannelEdits } from './channel-edits.ts';
 import { lastMention } from './prefilter.ts';
 import { Qualifiers } from './qualifiers.ts';

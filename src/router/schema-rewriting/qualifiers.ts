@@ -1,9 +1,5 @@
-import { isCast } from '../../syntax/names/literal-context.ts';
-import type { NestedEdits } from '../../syntax/names/nested-edits.ts';
-import type { Scope } from '../../syntax/names/scope.ts';
-import { Code } from '../../syntax/tokens/characters.ts';
-import { Token } from '../../syntax/tokens/scanner.ts';
-import { skipWhitespace } from '../../syntax/tokens/whitespace-and-comments.ts';
+import { isCast, type NestedEdits, type Scope } from '../../syntax/names.ts';
+import { Code, skipWhitespace, Token } from '../../syntax/scanner.ts';
 import { relationQualifiers } from './relations-named-public.ts';
 import type { SchemaTarget } from './schema-target.ts';
 

@@ -1,7 +1,4 @@
-import { Code } from '../../syntax/tokens/characters.ts';
-import { identifierText } from '../../syntax/tokens/quoted-content.ts';
-import { isIdentifier, Lexer, type LexerOptions, Token } from '../../syntax/tokens/scanner.ts';
-import { skipWhitespace } from '../../syntax/tokens/whitespace-and-comments.ts';
+import { Code, identifierText, isIdentifier, Lexer, type LexerOptions, skipWhitespace, Token } from '../../syntax/scanner.ts';
 
 /** What the names in a clause are: relations (`FROM`), queries that WITH defines, arguments of a function, or anything else. */
 type Clause = 'relations' | 'with' | 'arguments' | 'other';

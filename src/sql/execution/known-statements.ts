@@ -7,8 +7,8 @@ import { registryOf, type StatementRegistry } from '../../multiplex/statement-re
 import { isSameShape, PostgresError } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
-import { canBePreparedAgain } from '../../syntax/traits/preparable.ts';
-import type { SideEffects } from '../../syntax/traits/side-effects.ts';
+import { canBePreparedAgain } from '../../syntax/session-traits.ts';
+import type { SideEffects } from '../../syntax/side-effects.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';

@@ -2,7 +2,7 @@ import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { checkStatement, type StatementContext } from '../../syntax/http-restrictions.ts';
-import { SideEffectsCache } from '../../syntax/traits/side-effects.ts';
+import { SideEffectsCache } from '../../syntax/side-effects.ts';
 import { checkParameterLimit, type ParameterText } from '../parameters/encode-parameters.ts';
 import { BufferedResult } from '../result/buffered-result.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';

@@ -4,7 +4,7 @@ import { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
-import { optionsSetFirst } from '../../syntax/traits/side-effects.ts';
+import { optionsSetFirst } from '../../syntax/side-effects.ts';
 import { withHint } from './error-hint-and-detail.ts';
 import { findStatement, forgetIfStale, type KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request-and-reply.ts';

@@ -1,6 +1,6 @@
 import { bindAndExecute } from '../../protocol/frontend.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
-import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
+import { type SideEffects, sideEffectsOf } from '../../syntax/side-effects.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import type { ResultFormat } from '../result/formats/result-format.ts';

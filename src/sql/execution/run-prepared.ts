@@ -5,7 +5,7 @@ import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import type { Edits } from '../../syntax/edits.ts';
-import type { SideEffects } from '../../syntax/traits/side-effects.ts';
+import type { SideEffects } from '../../syntax/side-effects.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import { ReplyBody } from '../result/reply-body.ts';

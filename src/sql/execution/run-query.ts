@@ -1,7 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/leases/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
-import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
+import { sideEffectsOf } from '../../syntax/side-effects.ts';
 import { checkParameterLimit } from '../parameters/encode-parameters.ts';
 import { jsonFormat } from '../result/formats/json-format.ts';
 import { ReplyBody } from '../result/reply-body.ts';

@@ -1,11 +1,11 @@
 import { ServiceError } from '../../errors.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
+import { findDestruction } from '../../syntax/destructive-statements.ts';
 import { checkStatement, checkText } from '../../syntax/http-restrictions.ts';
 import { LineCounter, lineAndColumnAt } from '../../syntax/line-and-column.ts';
-import { stringsAfter } from '../../syntax/names/scope.ts';
-import { eachStatement, type SqlStatement } from '../../syntax/split-statements.ts';
-import { findDestruction } from '../../syntax/traits/destructive-statements.ts';
-import { sessionTraitsOf } from '../../syntax/traits/session-traits.ts';
+import { stringsAfter } from '../../syntax/names.ts';
+import { sessionTraitsOf } from '../../syntax/session-traits.ts';
+import { eachStatement, type SqlStatement } from '../../syntax/statements.ts';
 import { type FailurePlace, failureAt } from '../execution/statement-failure.ts';
 import type { Warning } from '../session/warnings.ts';
 

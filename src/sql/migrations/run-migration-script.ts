@@ -1,7 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
 import { lineAndColumnOfError } from '../../syntax/line-and-column.ts';
-import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
+import { sideEffectsOf } from '../../syntax/side-effects.ts';
 import { failureAt } from '../execution/statement-failure.ts';
 import type { Completion } from '../session/replies-and-completion.ts';
 import type { SqlSession } from '../session/sql-session.ts';

@@ -5,7 +5,7 @@ import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../../syntax/edits.ts';
-import { isExplain } from '../../syntax/leading-keywords.ts';
+import { isExplain } from '../../syntax/statements.ts';
 import type { Completion, Replies } from './replies-and-completion.ts';
 import type { Warning } from './warnings.ts';
 

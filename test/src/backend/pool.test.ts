@@ -4,7 +4,7 @@ import type { OpenBackend } from '../../../src/backend/pool/organization-pool.ts
 import { Pool, type PoolLimits } from '../../../src/backend/pool/pool.ts';
 import { runCommand } from '../../../src/backend/run-command.ts';
 import { ServiceError } from '../../../src/errors.ts';
-import type { CustomOptions } from '../../../src/syntax/traits/session-state.ts';
+import type { CustomOptions } from '../../../src/syntax/session-traits.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
 import { queryMessage } from '../../support/raw-session.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { leadingKeywords } from '../../../src/syntax/leading-keywords.ts';
+import { leadingKeywords } from '../../../src/syntax/statements.ts';
 
 describe('leadingKeywords', () => {
   test.each<[string, string[]]>([

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { LeadingWhitespace } from '../../../src/syntax/leading-whitespace.ts';
+import { LeadingWhitespace } from '../../../src/syntax/scanner.ts';
 
 const TEXTS: readonly (readonly [blank: string, code: string])[] = [
   ['', 'select 1'],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { replaceOutsideLiterals } from '../../../src/syntax/replace-outside-literals.ts';
+import { replaceOutsideLiterals } from '../../../src/syntax/redaction.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { eachStatement } from '../../../src/syntax/split-statements.ts';
+import { eachStatement } from '../../../src/syntax/statements.ts';
 
 function found(sql: string) {
   return [...eachStatement(sql)].filter((statement) => statement !== undefined);

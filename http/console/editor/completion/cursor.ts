@@ -1,4 +1,4 @@
-import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/tokens/scanner.ts';
+import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/scanner.ts';
 import { TableReader, type Tables } from './tables-of-statement.ts';
 import { pathStart, type SqlToken, tokenOf } from './tokens-and-dotted-names.ts';
 

@@ -1,4 +1,4 @@
-import { USUAL_FUNCTIONS } from '../../../../src/syntax/traits/harmless-functions.ts';
+import { USUAL_FUNCTIONS } from '../../../../src/syntax/side-effects.ts';
 import type { Routine, Schema, SchemaColumn, SchemaTable } from '../../api/database-schema.ts';
 import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import type { Cursor } from './cursor.ts';

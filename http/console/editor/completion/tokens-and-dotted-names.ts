@@ -1,5 +1,4 @@
-import { lowerCase } from '../../../../src/syntax/tokens/characters.ts';
-import { isQuotedIdentifier, type Lexer, Token, type TokenKind } from '../../../../src/syntax/tokens/scanner.ts';
+import { isQuotedIdentifier, type Lexer, lowerCase, Token, type TokenKind } from '../../../../src/syntax/scanner.ts';
 
 /** A token of the text, and what it says. */
 export interface SqlToken {

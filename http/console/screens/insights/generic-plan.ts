@@ -1,5 +1,5 @@
-import { leadingKeywords } from '../../../../src/syntax/leading-keywords.ts';
-import { Lexer, Token } from '../../../../src/syntax/tokens/scanner.ts';
+import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
+import { leadingKeywords } from '../../../../src/syntax/statements.ts';
 import { call } from '../../api/client.ts';
 import { QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights-calls.ts';
 

@@ -1,5 +1,5 @@
-import { eachStatement } from '../../../../src/syntax/split-statements.ts';
-import { findDestruction } from '../../../../src/syntax/traits/destructive-statements.ts';
+import { findDestruction } from '../../../../src/syntax/destructive-statements.ts';
+import { eachStatement } from '../../../../src/syntax/statements.ts';
 
 /** What destroys data, or fails where there is some. */
 export interface FoundDestruction {

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { ObservedStatement } from '../../../observation.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
-import { LeadingWhitespace } from '../../../syntax/leading-whitespace.ts';
 import { mayHoldPassword, mayHoldSecret, redactSecrets } from '../../../syntax/redaction.ts';
+import { LeadingWhitespace } from '../../../syntax/scanner.ts';
 import type { RecordedStatement } from './entry.ts';
 
 const SQL_CHARACTERS_MAX = 2_000;

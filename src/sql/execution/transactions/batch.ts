@@ -2,7 +2,7 @@ import { PostgresError } from '../../../protocol/backend.ts';
 import { bindAndExecute } from '../../../protocol/frontend.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
-import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
+import { SideEffectsCache } from '../../../syntax/side-effects.ts';
 import {
   areMany,
   checkParameterCount,

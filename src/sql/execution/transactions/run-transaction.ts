@@ -4,7 +4,7 @@ import type { Lease } from '../../../router/leases/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkStatement } from '../../../syntax/http-restrictions.ts';
-import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
+import { SideEffectsCache } from '../../../syntax/side-effects.ts';
 import { checkParameterLimit } from '../../parameters/encode-parameters.ts';
 import { jsonFormat } from '../../result/formats/json-format.ts';
 import type { RowMode } from '../../result/formats/result-format.ts';

@@ -8,8 +8,7 @@ import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.
 import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/search-path-values.ts';
 import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/server-text.ts';
 import { originalPosition } from '../../../../src/syntax/edits.ts';
-import { contentOf } from '../../../../src/syntax/tokens/quoted-content.ts';
-import { isString, Lexer } from '../../../../src/syntax/tokens/scanner.ts';
+import { contentOf, isString, Lexer } from '../../../../src/syntax/scanner.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { inThisPart } from '../../../support/parts.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';

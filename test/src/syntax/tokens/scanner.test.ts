@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { contentOf, withExplicitEscapes } from '../../../../src/syntax/tokens/quoted-content.ts';
-import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../../src/syntax/tokens/scanner.ts';
+import { contentOf, isIdentifier, isString, Lexer, type LexerOptions, Token, withExplicitEscapes } from '../../../../src/syntax/scanner.ts';
 
 const NAMES = new Map<number, string>(Object.entries(Token).map(([name, kind]) => [kind, name]));
 

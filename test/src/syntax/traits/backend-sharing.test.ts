@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mayShare } from '../../../../src/syntax/traits/backend-sharing.ts';
+import { mayShare } from '../../../../src/syntax/side-effects.ts';
 
 test.each([
   'SELECT 1',

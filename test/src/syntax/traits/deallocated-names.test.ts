@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { deallocatedNames } from '../../../../src/syntax/traits/deallocated-names.ts';
+import { deallocatedNames } from '../../../../src/syntax/session-traits.ts';
 
 it.each([
   ['deallocate s1; DEALLOCATE PREPARE "S ""1"""; deallocate S2', ['s1', 'S "1"', 's2']],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { findDestruction } from '../../../../src/syntax/traits/destructive-statements.ts';
+import { findDestruction } from '../../../../src/syntax/destructive-statements.ts';
 
 describe('is reported', () => {
   test.each<[string, RegExp, number]>([

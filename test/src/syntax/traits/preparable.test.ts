@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { canBePreparedAgain } from '../../../../src/syntax/traits/preparable.ts';
+import { canBePreparedAgain } from '../../../../src/syntax/session-traits.ts';
 
 const MOMENTS = ['now', 'today', 'tomorrow', 'yesterday'];
 /** How a word may stand in a literal. */

@@ -1,9 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { mayShare } from '../../../../src/syntax/traits/backend-sharing.ts';
-import { deallocatedNames } from '../../../../src/syntax/traits/deallocated-names.ts';
-import { isPreparable } from '../../../../src/syntax/traits/preparable.ts';
-import { sessionTraitsOf } from '../../../../src/syntax/traits/session-traits.ts';
-import { sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
+import { deallocatedNames, isPreparable, sessionTraitsOf } from '../../../../src/syntax/session-traits.ts';
+import { mayShare, sideEffectsOf } from '../../../../src/syntax/side-effects.ts';
 
 /** Where each place were read from each other one, this would take minutes. */
 const CHARACTERS = 262_144;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { optionsSetFirst, SideEffectsCache, sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
+import { optionsSetFirst, SideEffectsCache, sideEffectsOf } from '../../../../src/syntax/side-effects.ts';
 
 describe('leaves nothing behind:', () => {
   test.each([

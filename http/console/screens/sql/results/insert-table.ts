@@ -1,4 +1,4 @@
-import { isIdentifier, Lexer, Token } from '../../../../../src/syntax/tokens/scanner.ts';
+import { isIdentifier, Lexer, Token } from '../../../../../src/syntax/scanner.ts';
 
 const UNKNOWN = 'table_name';
 

@@ -1,4 +1,4 @@
-import { findDestruction } from '../../../../../src/syntax/traits/destructive-statements.ts';
+import { findDestruction } from '../../../../../src/syntax/destructive-statements.ts';
 import { me } from '../../../session/me.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { remember } from '../library/history-of-this-page.ts';

@@ -1,4 +1,4 @@
-import { Lexer, Token } from '../../../../../src/syntax/tokens/scanner.ts';
+import { Lexer, Token } from '../../../../../src/syntax/scanner.ts';
 import type { Statement } from './statements.ts';
 
 export const EXPLAIN_PREFIX = 'EXPLAIN (FORMAT JSON) ';

@@ -1,5 +1,5 @@
-import { leadingKeywords } from '../../../../../src/syntax/leading-keywords.ts';
-import { Lexer, Token } from '../../../../../src/syntax/tokens/scanner.ts';
+import { Lexer, Token } from '../../../../../src/syntax/scanner.ts';
+import { leadingKeywords } from '../../../../../src/syntax/statements.ts';
 import { statementsIn } from './statements.ts';
 
 /** The value of a parameter as text; null is NULL. */

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import type { Destruction } from '../../../../../src/syntax/traits/destructive-statements.ts';
+import type { Destruction } from '../../../../../src/syntax/destructive-statements.ts';
 import type { Statement } from './statements.ts';
 
 /** Something that waits for somebody to confirm it. */

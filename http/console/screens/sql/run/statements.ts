@@ -1,4 +1,4 @@
-import { eachStatement } from '../../../../../src/syntax/split-statements.ts';
+import { eachStatement } from '../../../../../src/syntax/statements.ts';
 
 /** A statement, and where it stands in the editor's text. */
 export interface Statement {

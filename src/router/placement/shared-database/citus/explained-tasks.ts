@@ -1,5 +1,5 @@
-import { replaceOutsideLiterals } from '../../../../syntax/replace-outside-literals.ts';
-import { isQuotedIdentifier } from '../../../../syntax/tokens/scanner.ts';
+import { replaceOutsideLiterals } from '../../../../syntax/redaction.ts';
+import { isQuotedIdentifier } from '../../../../syntax/scanner.ts';
 
 /** A longer row stays as it is: it would take milliseconds to read. */
 export const PLAN_ROW_MAX_CHARACTERS = 131_072;

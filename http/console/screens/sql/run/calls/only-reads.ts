@@ -1,5 +1,5 @@
-import { Lexer, Token } from '../../../../../../src/syntax/tokens/scanner.ts';
-import { STATELESS_NAMES } from '../../../../../../src/syntax/traits/harmless-functions.ts';
+import { Lexer, Token } from '../../../../../../src/syntax/scanner.ts';
+import { STATELESS_NAMES } from '../../../../../../src/syntax/side-effects.ts';
 
 const READS = new Set(['SELECT', 'VALUES', 'TABLE', 'WITH', 'SHOW', '(']);
 const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE', 'INTO']);

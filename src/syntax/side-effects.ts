@@ -1,7 +1,4 @@
-import { lowerCase } from '../tokens/characters.ts';
-import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../tokens/scanner.ts';
-import { STATELESS_NAMES } from './harmless-functions.ts';
-import { objectChanges } from './object-changes.ts';
+import { isIdentifier, isQuoted, isQuotedIdentifier, Lexer, lowerCase, Token, type TokenKind } from './scanner.ts';
 import {
   type CustomOptions,
   changesDefaults,
@@ -9,11 +6,12 @@ import {
   endsWithTransaction,
   type LeavesState,
   NO_OPTIONS,
+  objectChanges,
   setsLocally,
   UNNAMED_OPTIONS,
   updatesSettings,
   withOptions,
-} from './session-state.ts';
+} from './session-traits.ts';
 
 /** What a statement may change in its session beyond its transaction. */
 export interface SideEffects {
@@ -211,4 +209,106 @@ function startOfName(tokens: readonly SqlToken[], end: number): number {
   let start = end;
   while (tokens[start - 1]?.text === '.') start -= 2;
   return Math.max(0, start);
+}
+
+/** Keywords and type names that may precede a parenthesis in a query without calling a function. */
+const QUERY_KEYWORDS = `all and any array as between by case distinct else except exists filter from having in intersect is join lateral limit not offset on or
+over row select some then union using values when where within bit char decimal interval numeric time timestamp timestamptz varchar`;
+
+/** The same in other statements, and names that an organization's own function may have. */
+const OTHER_KEYWORDS = `check conflict cube explain group grouping like materialized order partition returning rollup set sets similar with character date dec
+float varbit`;
+
+/** Built-in functions that only compute. */
+const COMPUTING_FUNCTIONS = `abs age array_agg array_length avg bool_and bool_or btrim cardinality cast ceil ceiling char_length coalesce concat concat_ws count
+date_part date_trunc dense_rank every extract first_value floor greatest json_agg json_build_object jsonb_agg jsonb_array_elements
+jsonb_build_array jsonb_build_object lag last_value lead least left length lower ltrim max min mod now nullif position power rank replace
+right round row_number rtrim sqrt string_agg substr substring sum to_char trim trunc unnest upper`;
+
+/** Built-in functions that leave nothing in the session. After a call of any other, the session is reset. */
+const STATELESS_FUNCTIONS = `acos any_value array_append array_cat array_dims array_lower array_ndims array_position array_positions array_prepend array_remove
+array_replace array_to_json array_to_string array_upper ascii asin atan atan2 bit_and bit_length bit_or character_length chr
+clock_timestamp col_description convert_from convert_to corr cos cume_dist current_database current_schema current_schemas current_setting
+currval date_bin decode degrees div encode exp factorial format format_type gcd generate_series generate_subscripts gen_random_uuid
+has_schema_privilege has_table_privilege host initcap json_array_elements json_array_elements_text json_array_length json_build_array
+json_each json_each_text json_extract_path json_extract_path_text json_object json_object_agg json_object_keys json_populate_record
+json_populate_recordset json_to_record json_to_recordset json_typeof jsonb_array_elements_text jsonb_array_length jsonb_each
+jsonb_each_text jsonb_extract_path jsonb_extract_path_text jsonb_insert jsonb_object jsonb_object_agg jsonb_object_keys jsonb_path_exists
+jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_populate_record jsonb_populate_recordset
+jsonb_pretty jsonb_set jsonb_strip_nulls jsonb_to_record jsonb_to_recordset jsonb_typeof justify_days justify_hours justify_interval
+lastval lcm ln localtime localtimestamp log log10 lpad make_date make_interval make_time make_timestamp make_timestamptz md5 mode nextval
+nth_value ntile num_nonnulls num_nulls numrange obj_description octet_length overlay percent_rank percentile_cont percentile_disc
+pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_backend_pid pg_column_size pg_database_size pg_get_constraintdef pg_get_expr
+pg_get_functiondef pg_get_indexdef pg_get_serial_sequence pg_get_userbyid pg_get_viewdef pg_is_in_recovery pg_notify pg_relation_size
+pg_size_pretty pg_sleep pg_table_is_visible pg_table_size pg_total_relation_size pg_try_advisory_xact_lock
+pg_try_advisory_xact_lock_shared pg_typeof phraseto_tsquery pi plainto_tsquery quote_ident quote_literal quote_nullable radians random
+range_agg regexp_count regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table regexp_substr
+regr_slope repeat reverse row_to_json rpad setval setweight sha224 sha256 sha384 sha512 sign sin split_part starts_with
+statement_timestamp stddev stddev_pop stddev_samp string_to_array string_to_table strpos tan timeofday to_date to_json to_jsonb to_number
+to_regclass to_timestamp to_tsquery to_tsvector transaction_timestamp translate trim_array ts_headline ts_rank ts_rank_cd tsrange
+tstzrange daterange int4range int8range tsvector_to_array txid_current unistr uuid_generate_v4 uuid_generate_v7 uuidv4 uuidv7 var_pop
+var_samp variance version websearch_to_tsquery width_bucket xmlagg`;
+
+const setOf = (names: string): ReadonlySet<string> => new Set(names.split(/\s+/));
+
+/** Names, in lower case, that may precede a parenthesis in a query that only reads. */
+const READ_ONLY_NAMES = setOf(`${QUERY_KEYWORDS} ${COMPUTING_FUNCTIONS}`);
+/** Names, in lower case, that may precede a parenthesis in a statement that leaves nothing in its session. */
+export const STATELESS_NAMES = setOf(`${QUERY_KEYWORDS} ${OTHER_KEYWORDS} ${COMPUTING_FUNCTIONS} ${STATELESS_FUNCTIONS}`);
+/** Built-in functions, in lower case: the usual ones, none of which leaves anything in its session. */
+export const USUAL_FUNCTIONS = setOf(`${COMPUTING_FUNCTIONS} ${STATELESS_FUNCTIONS}`);
+
+const READ = /^\s*select\b/i;
+/** After FOR, these keywords lock rows. */
+const LOCKING_KEYWORDS = new Set(['update', 'share', 'no', 'key']);
+const IN_QUOTES = '"';
+
+/**
+ * Whether a text only reads, as far as its tokens show. This matters because another client's request may already follow it in the
+ * same session, and because it may run twice. If a view calls a function that is not seen here, the effect is the same as in any
+ * session pool.
+ */
+export function mayShare(text: string): boolean {
+  // With `standard_conforming_strings` off, a string with a backslash may end elsewhere.
+  if (!READ.test(text) || text.includes('\\')) return false;
+  const lexer = new Lexer(text);
+  let [before, previous] = ['', ''];
+  for (let tokenEnd = 0; ; tokenEnd = lexer.end) {
+    lexer.next();
+    if (hasComment(text, tokenEnd, lexer.start)) return false;
+    if (lexer.kind === Token.End) return true;
+    const token = tokenText(lexer);
+    if (previous === ';' || !isHarmlessToken(lexer, token) || (previous === 'for' && LOCKING_KEYWORDS.has(token))) return false;
+    if (token === '(' && !mayPrecedeParenthesis(previous, before)) return false;
+    // `(x).f` is `f(x)` where `x` has no column `f`.
+    if (previous === '.' && !isName(before) && isName(token)) return false;
+    [before, previous] = [previous, token];
+  }
+}
+
+/** Whether there is a comment between two tokens. Texts with comments may be different each time, so they are not shared. */
+function hasComment(text: string, from: number, to: number): boolean {
+  return to > from && /\S/.test(text.slice(from, to));
+}
+
+/** A keyword or unquoted identifier in lower case; {@link IN_QUOTES} for quoted tokens; else the first character of the token. */
+function tokenText({ text, kind, start, end }: Lexer): string {
+  if (kind === Token.Word) return lowerCase(text.slice(start, end));
+  return isQuoted(kind) ? IN_QUOTES : text.charAt(start);
+}
+
+function isHarmlessToken({ kind }: Lexer, token: string): boolean {
+  if (kind === Token.DollarString || kind === Token.Unknown) return false;
+  return token !== 'into' && !(kind === Token.Word && token.includes('$'));
+}
+
+const NAME = /^[\w\u0080-\uffff]/;
+
+function isName(token: string): boolean {
+  return token === IN_QUOTES || NAME.test(token);
+}
+
+function mayPrecedeParenthesis(name: string, before: string): boolean {
+  if (!NAME.test(name)) return name !== IN_QUOTES;
+  return before !== '.' && READ_ONLY_NAMES.has(name);
 }

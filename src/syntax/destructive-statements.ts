@@ -1,5 +1,5 @@
-import { leadingKeywords } from '../leading-keywords.ts';
-import { Lexer, type LexerOptions, Token } from '../tokens/scanner.ts';
+import { Lexer, type LexerOptions, Token } from './scanner.ts';
+import { leadingKeywords } from './statements.ts';
 
 /** Something in a statement that destroys data, or fails where there is data. */
 export interface Destruction {
