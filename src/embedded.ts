@@ -1,6 +1,6 @@
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { rolePassword, roleVerifier } from './auth/role-password.ts';
+import { rolePassword, roleVerifier } from './auth/derived-secrets.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
 import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf } from './embedded/data-directory.ts';
 import { DiskSpace, DiskWatch } from './embedded/disk-space.ts';

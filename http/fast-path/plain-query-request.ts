@@ -1,4 +1,4 @@
-import { digestText } from '../../src/auth/api-key.ts';
+import { digestText } from '../../src/auth/tokens.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './request-head.ts';
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { digestText } from '../../src/auth/api-key.ts';
+import { digestText } from '../../src/auth/tokens.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Observe, Origin } from '../../src/observation.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { digestText } from '../../src/auth/api-key.ts';
+import { digestText } from '../../src/auth/tokens.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';

@@ -1,5 +1,5 @@
 import { isIPv4 } from 'node:net';
-import { type IpAddress, inNetworks, parseAddress } from '../../src/auth/networks.ts';
+import { type IpAddress, inNetworks, parseAddress } from '../../src/auth/tokens.ts';
 
 /** The client's address, by the connection and the X-Forwarded-For header. */
 export type ClientAddress = (socketAddress: string, forwardedFor: string | undefined) => string;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { normalNetwork } from '../../src/auth/networks.ts';
+import { normalNetwork } from '../../src/auth/tokens.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
 import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
 import { CHARACTER_RULES, NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';

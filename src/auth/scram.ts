@@ -1,7 +1,6 @@
-import { timingSafeEqual } from 'node:crypto';
+import crypto, { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
 import { ServiceError } from '../errors.ts';
-import type { ScramVerifier } from './scram-verifier.ts';
-import { hmacSha256, sha256 } from './sha256.ts';
 
 /** How many former passwords of a user are recognized. */
 export const SCRAM_FORMER_MAX = 5;
@@ -43,7 +42,7 @@ export type ScramState =
   /** `former`: the stored key of the former password that the client proved to know. */
   | { readonly name: 'rejected'; readonly former?: Buffer };
 
-export interface ScramStep {
+interface ScramStep {
   readonly state: ScramState;
   /** For AuthenticationSASLContinue when the exchange goes on, for AuthenticationSASLFinal when authenticated; undefined when rejected. */
   readonly reply: Buffer | undefined;
@@ -263,4 +262,127 @@ function xor(a: Buffer, b: Buffer): Buffer {
   const both = Buffer.allocUnsafe(a.length);
   for (let i = 0; i < a.length; i++) both[i] = (a[i] ?? 0) ^ (b[i] ?? 0);
   return both;
+}
+
+/**
+ * What a server stores to verify a password without knowing it (RFC 5802 section 3).
+ * @see https://www.postgresql.org/docs/current/sasl-authentication.html#SASL-SCRAM-SHA-256
+ */
+export interface ScramVerifier {
+  readonly iterations: number;
+  readonly salt: Buffer;
+  /** SHA-256 of the client's key; 32 bytes. */
+  readonly storedKey: Buffer;
+  /** Makes the ServerSignature, which proves to the client that the server has the verifier; 32 bytes. */
+  readonly serverKey: Buffer;
+}
+
+/** Every verifier here is made with these, as in Postgres: mock verifiers must look like real ones. */
+export const SCRAM_ITERATIONS = 4096;
+export const SCRAM_SALT_BYTES = 16;
+
+/** A user who does not exist seems to have at most so many passwords. */
+const MOCK_VERIFIERS_MAX = 8;
+/** A digest of nothing: no client can prove that it knows the key. */
+const MOCK_KEY = randomBytes(32);
+
+/**
+ * @param salt {@link SCRAM_SALT_BYTES} random bytes
+ * @param iterations {@link SCRAM_ITERATIONS}, unless there is a reason
+ */
+export async function deriveVerifier(password: string, salt: Buffer, iterations: number): Promise<ScramVerifier> {
+  const saltedPassword = await promisify(pbkdf2)(saslprep(password), salt, iterations, 32, 'sha256');
+  const storedKey = sha256(hmacSha256(saltedPassword, Buffer.from('Client Key')));
+  return { iterations, salt, storedKey, serverKey: hmacSha256(saltedPassword, Buffer.from('Server Key')) };
+}
+
+/** The format of `pg_authid.rolpassword`; `CREATE ROLE … PASSWORD` accepts it in the place of a cleartext password. */
+export function formatVerifier(verifier: ScramVerifier): string {
+  const [salt, storedKey, serverKey] = [verifier.salt, verifier.storedKey, verifier.serverKey].map((part) => part.toString('base64'));
+  return `SCRAM-SHA-256$${verifier.iterations}:${salt}$${storedKey}:${serverKey}`;
+}
+
+/**
+ * Verifiers for a user who does not exist. No password matches them. Their salt and their number are the same at every attempt, as a
+ * real user's are: half of these users seem to have one password, a quarter two, and so on.
+ * @param secret known to this service alone: with it anybody could compute the salts and find out which users exist
+ */
+export function mockVerifiers(user: string, secret: Buffer): readonly [ScramVerifier, ...ScramVerifier[]] {
+  const digest = hmacSha256(secret, Buffer.from(`scram mock salt\0${user}`));
+  const salt = digest.subarray(0, SCRAM_SALT_BYTES);
+  const mock = { iterations: SCRAM_ITERATIONS, salt, storedKey: MOCK_KEY, serverKey: MOCK_KEY };
+  const count = Math.min(2 ** Math.clz32(digest.readUInt32BE(SCRAM_SALT_BYTES)), MOCK_VERIFIERS_MAX);
+  return [mock, ...Array<ScramVerifier>(count - 1).fill(mock)];
+}
+
+/** Non-ASCII spaces (RFC 3454 C.1.2) become a space. */
+const SPACES = /[\u00A0\u1680\u2000-\u200B\u202F\u205F\u3000]/gu;
+/** Commonly mapped to nothing (RFC 3454 B.1). */
+const IGNORED = /\u00AD|\u034F|\u1806|[\u180B-\u180D]|\u200C|\u200D|\u2060|[\uFE00-\uFE0F]|\uFEFF/gu;
+/** RFC 3454 C.2.1 to C.9: control characters, private use, non-characters, surrogates, characters that change how text is shown, tags. */
+const PROHIBITED = new RegExp(
+  [
+    '[\\p{Cc}\\p{Co}\\p{Cs}\\p{Noncharacter_Code_Point}]',
+    '[\\u0340\\u0341\\u06DD\\u070F\\u180E\\u200E\\u200F\\u2028-\\u202E\\u2061-\\u2063\\u206A-\\u206F\\u2FF0-\\u2FFB\\uFFF9-\\uFFFD]',
+    '[\\u{1D173}-\\u{1D17A}\\u{E0001}\\u{E0020}-\\u{E007F}]',
+  ].join('|'),
+  'u',
+);
+/** RFC 3454 A.1, but by the Unicode version of Node instead of 3.2. */
+const UNASSIGNED = /\p{Cn}/u;
+/** Letters written from right to left (RFC 3454 D.1), by script; then every other letter (D.2). */
+const RIGHT_TO_LEFT = /(?=\p{L})[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u;
+const LEFT_TO_RIGHT = /(?![\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}])\p{L}/u;
+
+/**
+ * SASLprep (RFC 4013) as Postgres applies it to passwords: plain ASCII stays as it is, and a password that SASLprep would
+ * refuse is used unchanged instead.
+ * @see https://github.com/postgres/postgres/blob/master/src/common/saslprep.c
+ */
+export function saslprep(password: string): string {
+  if (isAscii(password)) return password;
+  const mapped = password.replace(SPACES, ' ').replace(IGNORED, '');
+  if (mapped === '' || PROHIBITED.test(mapped) || UNASSIGNED.test(mapped) || mixesDirections(mapped)) return password;
+  return mapped.normalize('NFKC');
+}
+
+function isAscii(text: string): boolean {
+  return Buffer.byteLength(text) === text.length;
+}
+
+/** RFC 3454 section 6: text with a right-to-left letter has no left-to-right one, and begins and ends with right-to-left. */
+function mixesDirections(text: string): boolean {
+  if (!RIGHT_TO_LEFT.test(text)) return false;
+  const characters = Array.from(text);
+  const ends = [characters[0] ?? '', characters.at(-1) ?? ''];
+  return LEFT_TO_RIGHT.test(text) || !ends.every((character) => RIGHT_TO_LEFT.test(character));
+}
+
+/** Node 20.12 and later digest in one call; a `Hash` object costs several times as much as the digest itself. */
+const digestOnce = crypto.hash as typeof crypto.hash | undefined;
+
+export function sha256(data: Uint8Array): Buffer {
+  if (digestOnce === undefined) return crypto.createHash('sha256').update(data).digest();
+  return Buffer.from(digestOnce('sha256', data, 'binary'), 'latin1');
+}
+
+const BLOCK_BYTES = 64;
+const DIGEST_BYTES = 32;
+const SHORT_BYTES = 4_096;
+/** The inputs of an HMAC's two digests, each beginning with the key. They are overwritten by every call. */
+const inner = Buffer.allocUnsafeSlow(BLOCK_BYTES + SHORT_BYTES);
+const outer = Buffer.allocUnsafeSlow(BLOCK_BYTES + DIGEST_BYTES);
+
+/** HMAC-SHA-256. For short data and a key of at most one block it allocates no `Hmac` object. @see https://www.rfc-editor.org/rfc/rfc2104#section-2 */
+export function hmacSha256(key: Uint8Array, data: Uint8Array): Buffer {
+  if (digestOnce === undefined || key.length > BLOCK_BYTES || data.length > SHORT_BYTES) {
+    return crypto.createHmac('sha256', key).update(data).digest();
+  }
+  for (let i = 0; i < BLOCK_BYTES; i++) {
+    inner[i] = (key[i] ?? 0) ^ 0x36;
+    outer[i] = (key[i] ?? 0) ^ 0x5c;
+  }
+  inner.set(data, BLOCK_BYTES);
+  outer.write(digestOnce('sha256', inner.subarray(0, BLOCK_BYTES + data.length), 'binary'), BLOCK_BYTES, 'latin1');
+  return sha256(outer);
 }

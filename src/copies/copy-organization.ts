@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
+import { channelSecret, channelsOf } from '../auth/derived-secrets.ts';
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { compareTables } from './comparison.ts';
 import { readContents } from './contents.ts';

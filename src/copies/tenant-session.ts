@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { rolePassword } from '../auth/role-password.ts';
+import { rolePassword } from '../auth/derived-secrets.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/run-command.ts';
 import type { Placement } from '../catalog/organizations/organization.ts';

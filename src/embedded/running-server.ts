@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import { rolePassword } from '../auth/role-password.ts';
+import { rolePassword } from '../auth/derived-secrets.ts';
 import { EmbeddedError } from './embedded-error.ts';
 import { SUPERUSER } from './initdb.ts';
 import { knownSecret } from './secret-file.ts';

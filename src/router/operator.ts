@@ -1,5 +1,4 @@
-import { digestApiKey } from '../auth/api-key.ts';
-import { generateInvitation } from '../auth/invitation-token.ts';
+import { digestApiKey, generateInvitation } from '../auth/tokens.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { NewInvitation } from '../catalog/organizations/invitations.ts';
 import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';

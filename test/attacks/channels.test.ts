@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { formerChannelsOf } from '../../src/auth/notify-channel-prefix.ts';
+import { formerChannelsOf } from '../../src/auth/derived-secrets.ts';
 import { describeSchema } from '../src/router/schema-rewriting/dump/describe-schema.ts';
 import { eventually } from '../support/eventually.ts';
 import { TEST_SECRET } from '../support/service.ts';

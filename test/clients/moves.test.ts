@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rolePassword } from '../../src/auth/role-password.ts';
+import { rolePassword } from '../../src/auth/derived-secrets.ts';
 import { DOCUMENTED, textOf } from '../support/documents.ts';
 import { makeOwnCluster } from '../support/own-cluster.ts';
 import { startPostgres15 } from '../support/postgres15.ts';

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rolePassword } from '../../src/auth/role-password.ts';
+import { rolePassword } from '../../src/auth/derived-secrets.ts';
 import type { Placement } from '../../src/catalog/organizations/organization.ts';
 import { eventually } from '../support/eventually.ts';
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';

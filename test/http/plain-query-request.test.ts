@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PlainQueryRequest, readPlainQueryRequest } from '../../http/fast-path/plain-query-request.ts';
-import { digestText } from '../../src/auth/api-key.ts';
+import { digestText } from '../../src/auth/tokens.ts';
 import { SeededRandom } from '../support/random.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { FastPath } from '../../http/fast-path/fast-path.ts';
 import { throttleRefusal } from '../../http/plugins/refusals/refusal-throttle.ts';
-import { generateApiKey } from '../../src/auth/api-key.ts';
+import { generateApiKey } from '../../src/auth/tokens.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

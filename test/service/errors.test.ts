@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import { generateApiKey } from '../../src/auth/api-key.ts';
+import { generateApiKey } from '../../src/auth/tokens.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { type JsonReply, PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';

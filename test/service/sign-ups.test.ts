@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { parseCommand } from '../../src/admin/commands.ts';
 import { openOperator } from '../../src/admin/open-operator.ts';
-import { generateInvitation } from '../../src/auth/invitation-token.ts';
+import { generateInvitation } from '../../src/auth/tokens.ts';
 import { readConfig } from '../../src/config.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { type JsonReply, startTestService, type TestService, testVariables } from '../support/service.ts';

@@ -1,4 +1,4 @@
-import type { ScramVerifier } from '../../auth/scram-verifier.ts';
+import type { ScramVerifier } from '../../auth/scram.ts';
 
 /** What a key may do, each with what the next may: `admin` manage keys, `write` run SQL as the organization's role, `read` as its readers' role. */
 export type KeyScope = 'admin' | 'write' | 'read';

@@ -1,4 +1,4 @@
-import type { ScramVerifier } from '../../auth/scram-verifier.ts';
+import type { ScramVerifier } from '../../auth/scram.ts';
 import type { Organization } from '../organizations/organization.ts';
 import type { ApiKey } from './api-key.ts';
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { inNetworks, parseAddress } from '../../auth/networks.ts';
+import { inNetworks, parseAddress } from '../../auth/tokens.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ObservedStatement, Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/event-record.ts';

@@ -1,4 +1,4 @@
-import { rateLimitAddress } from '../../auth/networks.ts';
+import { rateLimitAddress } from '../../auth/tokens.ts';
 import { ServiceError } from '../../errors.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';

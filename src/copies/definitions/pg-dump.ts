@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { rolePassword } from '../../auth/role-password.ts';
+import { rolePassword } from '../../auth/derived-secrets.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import { sessionOptions } from '../../router/placement/backend-startup-options.ts';

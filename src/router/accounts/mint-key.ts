@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { apiKeyPrefix, digestApiKey, generateApiKey } from '../../auth/api-key.ts';
-import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram-verifier.ts';
+import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram.ts';
+import { apiKeyPrefix, digestApiKey, generateApiKey } from '../../auth/tokens.ts';
 import type { NewApiKey } from '../../catalog/keys/api-key.ts';
 import type { SaltOfKeys } from '../../catalog/keys/credential.ts';
 import { newKeyId } from './organization-and-key-ids.ts';

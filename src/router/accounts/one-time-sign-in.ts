@@ -1,5 +1,5 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { digestApiKey } from '../../auth/api-key.ts';
+import { digestApiKey } from '../../auth/tokens.ts';
 import { ServiceError } from '../../errors.ts';
 
 export const SIGN_IN_MINUTES = 10;

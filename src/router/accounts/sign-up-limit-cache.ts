@@ -1,4 +1,4 @@
-import { rateLimitAddress } from '../../auth/networks.ts';
+import { rateLimitAddress } from '../../auth/tokens.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 

@@ -1,5 +1,4 @@
-import { digestApiKey } from '../../auth/api-key.ts';
-import { isWellFormedInvitation } from '../../auth/invitation-token.ts';
+import { digestApiKey, isWellFormedInvitation } from '../../auth/tokens.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { SignupQuota } from '../../catalog/organizations/hourly-limits.ts';
 import { inviteInvalid } from '../../catalog/organizations/invitations.ts';

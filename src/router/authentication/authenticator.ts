@@ -1,8 +1,6 @@
-import { digestApiKey, isWellFormedApiKey } from '../../auth/api-key.ts';
-import { inNetworks, parseAddress } from '../../auth/networks.ts';
-import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
-import type { ScramOffer } from '../../auth/scram.ts';
-import { mockVerifiers } from '../../auth/scram-verifier.ts';
+import { channelSecret, channelsOf } from '../../auth/derived-secrets.ts';
+import { mockVerifiers, type ScramOffer } from '../../auth/scram.ts';
+import { digestApiKey, inNetworks, isWellFormedApiKey, parseAddress } from '../../auth/tokens.ts';
 import { readersPool } from '../../backend/pool/organization-pool.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../../catalog/keys/credential.ts';

@@ -1,4 +1,4 @@
-import { sha256 } from '../../auth/sha256.ts';
+import { sha256 } from '../../auth/scram.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedApiKey } from '../../../src/auth/api-key.ts';
+import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedApiKey } from '../../../src/auth/tokens.ts';
 
 /** CRC-32 of `pst_0123456789ABCDEFGHIJKLMNOPQRST` is 4O7hJx in base62. */
 const KEY = 'pst_0123456789ABCDEFGHIJKLMNOPQRST4O7hJx';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { inNetworks, normalNetwork, parseAddress } from '../../../src/auth/networks.ts';
+import { inNetworks, normalNetwork, parseAddress } from '../../../src/auth/tokens.ts';
 
 describe('a network', () => {
   test.each([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { saslprep } from '../../../src/auth/saslprep.ts';
+import { saslprep } from '../../../src/auth/scram.ts';
 
 test.each([
   // The examples of RFC 4013, section 3.

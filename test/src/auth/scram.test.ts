@@ -1,8 +1,15 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, inject, test } from 'vitest';
-import { beginScram, type ScramOffer, type ScramState, stepScram } from '../../../src/auth/scram.ts';
-import { deriveVerifier, formatVerifier, mockVerifiers } from '../../../src/auth/scram-verifier.ts';
+import {
+  beginScram,
+  deriveVerifier,
+  formatVerifier,
+  mockVerifiers,
+  type ScramOffer,
+  type ScramState,
+  stepScram,
+} from '../../../src/auth/scram.ts';
 import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
 import { backendFrames } from '../../../src/protocol/framing.ts';
 import { type Message, MessageReader } from '../../support/message-reader.ts';

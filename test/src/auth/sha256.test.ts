@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { hmacSha256, sha256 } from '../../../src/auth/sha256.ts';
+import { hmacSha256, sha256 } from '../../../src/auth/scram.ts';
 
 it('SHA-256 is what FIPS 180-4 says of "abc"', () => {
   expect(sha256(Buffer.from('abc')).toString('hex')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
+import { rolePassword, roleVerifier } from '../../../auth/derived-secrets.ts';
 import type { CopiedTable } from '../../../copies/contents.ts';
 import { type SslMode, sslModeOf } from '../../../copies/libpq-tls.ts';
 import { ServiceError } from '../../../errors.ts';

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { rolePassword } from '../../../auth/role-password.ts';
+import { rolePassword } from '../../../auth/derived-secrets.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import { roleVerifier } from '../../../auth/role-password.ts';
+import { roleVerifier } from '../../../auth/derived-secrets.ts';
 import type { Cluster } from '../cluster.ts';
 import { raiseConnectionLimit } from './connection-limits.ts';
 import { ownersRights } from './owners-group-role.ts';

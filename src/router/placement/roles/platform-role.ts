@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
+import { rolePassword, roleVerifier } from '../../../auth/derived-secrets.ts';
 import type { Observe } from '../../../observation.ts';
 import type { RoleLogin } from '../server/admin-login.ts';
 

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { channelSecret, formerChannelsOf } from '../../../auth/notify-channel-prefix.ts';
+import { channelSecret, formerChannelsOf } from '../../../auth/derived-secrets.ts';
 import { renameServerFunction } from './rename-server-function.ts';
 
 /** The oid of `pg_notify(text, text)`, which may have been renamed. */

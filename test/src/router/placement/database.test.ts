@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { rolePassword } from '../../../../src/auth/role-password.ts';
+import { rolePassword } from '../../../../src/auth/derived-secrets.ts';
 import { runCommand } from '../../../../src/backend/run-command.ts';
 import type { Placement } from '../../../../src/catalog/organizations/organization.ts';
 import { ServiceError } from '../../../../src/errors.ts';

@@ -1,7 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { channelSecret, channelsOf, formerChannelsOf } from '../../../../src/auth/notify-channel-prefix.ts';
-import { rolePassword } from '../../../../src/auth/role-password.ts';
+import { channelSecret, channelsOf, formerChannelsOf, rolePassword } from '../../../../src/auth/derived-secrets.ts';
 import { runCommand } from '../../../../src/backend/run-command.ts';
 import type { Placement } from '../../../../src/catalog/organizations/organization.ts';
 import type { Observation } from '../../../../src/observation.ts';

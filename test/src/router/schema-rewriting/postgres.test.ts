@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { channelSecret, channelsOf } from '../../../../src/auth/notify-channel-prefix.ts';
+import { channelSecret, channelsOf } from '../../../../src/auth/derived-secrets.ts';
 import { createChannelFunctions, keepChannelSecret } from '../../../../src/router/placement/shared-database/channel-functions.ts';
 import { clientChannel } from '../../../../src/router/schema-rewriting/channel-names.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';

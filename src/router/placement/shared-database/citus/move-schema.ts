@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { rolePassword } from '../../../../auth/role-password.ts';
+import { rolePassword } from '../../../../auth/derived-secrets.ts';
 import type { Placement } from '../../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../../errors.ts';
 import type { Cluster } from '../../cluster.ts';

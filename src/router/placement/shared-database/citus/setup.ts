@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { rolePassword } from '../../../../auth/role-password.ts';
+import { rolePassword } from '../../../../auth/derived-secrets.ts';
 import { textOf } from '../../../../protocol/backend.ts';
 import { type Cluster, ClusterError } from '../../cluster.ts';
 import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
