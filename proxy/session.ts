@@ -1,4 +1,4 @@
-import type { OrganizationUsage } from '../src/catalog/usage/counters.ts';
+import type { OrganizationUsage } from '../src/catalog/usage.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
 import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';

@@ -1,4 +1,4 @@
-import { CatalogMigrationError } from './catalog/database/migrate.ts';
+import { CatalogMigrationError } from './catalog/migrations.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/embedded-error.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';

@@ -1,5 +1,5 @@
-import type { ApiKey } from '../../src/catalog/keys/api-key.ts';
-import type { RotatedKey } from '../../src/catalog/keys/key-registry.ts';
+import type { ApiKey } from '../../src/catalog/key-rows.ts';
+import type { RotatedKey } from '../../src/catalog/keys.ts';
 
 export const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
 

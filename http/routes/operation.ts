@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import type { z } from 'zod';
-import type { AuditAction } from '../../src/catalog/audit/entries/actions.ts';
-import type { KeyScope } from '../../src/catalog/keys/api-key.ts';
+import type { AuditAction } from '../../src/catalog/audit/records.ts';
+import type { KeyScope } from '../../src/catalog/key-rows.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import { validate } from '../json/validation.ts';

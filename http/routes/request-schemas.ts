@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { normalNetwork } from '../../src/auth/tokens.ts';
-import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
-import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
-import { CHARACTER_RULES, NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
+import { AUDIT_ACTIONS } from '../../src/catalog/audit/records.ts';
+import { CHARACTER_RULES, EMAIL_MAX_BYTES, NAME_RULES, parseEmail } from '../../src/catalog/organization.ts';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 
 /*

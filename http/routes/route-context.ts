@@ -1,6 +1,6 @@
-import type { Placement } from '../../src/catalog/organizations/organization.ts';
-import type { QueryStatistics } from '../../src/catalog/query-statistics/query-statistics.ts';
-import type { Usage } from '../../src/catalog/usage/usage.ts';
+import type { Placement } from '../../src/catalog/organization.ts';
+import type { QueryStatistics } from '../../src/catalog/query-statistics.ts';
+import type { Usage } from '../../src/catalog/usage.ts';
 import type { Config } from '../../src/config.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { ApiKeys } from '../../src/router/accounts/api-keys.ts';

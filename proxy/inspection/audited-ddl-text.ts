@@ -1,4 +1,4 @@
-import { type RecordedText, StreamedRecord } from '../../src/catalog/audit/entries/statement-record.ts';
+import { type RecordedText, StreamedRecord } from '../../src/catalog/audit/records.ts';
 import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/session-traits.ts';
 
 /**

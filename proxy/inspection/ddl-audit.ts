@@ -1,4 +1,4 @@
-import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
+import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/records.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { AuditedText } from './audited-ddl-text.ts';
 

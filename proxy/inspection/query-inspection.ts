@@ -1,4 +1,4 @@
-import { recordText } from '../../src/catalog/audit/entries/statement-record.ts';
+import { recordText } from '../../src/catalog/audit/records.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/framing.ts';
 import { type Edits, NO_EDITS } from '../../src/syntax/edits.ts';

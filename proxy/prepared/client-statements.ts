@@ -1,5 +1,5 @@
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import type { Counted } from '../../src/catalog/query-statistics/statement-counters.ts';
+import type { Counted } from '../../src/catalog/statement-counters.ts';
 import type { StatementShape } from '../../src/protocol/backend.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { Edits } from '../../src/syntax/edits.ts';

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import type { Counted, StatementCounter } from '../../src/catalog/query-statistics/statement-counters.ts';
+import type { Counted, StatementCounter } from '../../src/catalog/statement-counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/framing.ts';

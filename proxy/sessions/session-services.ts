@@ -1,4 +1,4 @@
-import type { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
+import type { OrganizationUsage } from '../../src/catalog/usage.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';

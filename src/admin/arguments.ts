@@ -1,5 +1,4 @@
-import { parseEmail } from '../catalog/organizations/email-address.ts';
-import { NAME_RULES } from '../catalog/organizations/organization-name.ts';
+import { NAME_RULES, parseEmail } from '../catalog/organization.ts';
 import type { Address } from '../router/placement/shared-database/citus/address.ts';
 import { printable } from './terminal-output.ts';
 import { UsageError } from './usage-error.ts';

@@ -1,5 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization } from '../catalog/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';

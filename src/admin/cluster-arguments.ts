@@ -1,4 +1,4 @@
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { isSecretSource } from '../config.ts';
 import type { AddedCluster } from './clusters.ts';
 import { UsageError } from './usage-error.ts';

@@ -1,5 +1,4 @@
-import type { ClusterRegistry } from '../catalog/clusters/cluster-registry.ts';
-import type { ClusterSettings, CountedCluster } from '../catalog/clusters/cluster-rows.ts';
+import type { ClusterRegistry, ClusterSettings, CountedCluster } from '../catalog/clusters.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Cluster } from '../router/placement/cluster.ts';

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Changed } from '../router/operator.ts';
 import type { Address } from '../router/placement/shared-database/citus/address.ts';

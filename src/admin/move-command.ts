@@ -1,4 +1,4 @@
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import type { Origin } from '../observation.ts';
 import type { MoveOptions, Mover } from './move/mover.ts';
 import { UsageError } from './usage-error.ts';

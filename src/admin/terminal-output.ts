@@ -1,4 +1,4 @@
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization } from '../catalog/organization.ts';
 
 const HEADINGS = ['ID', 'STATUS', 'CLUSTER', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];
 

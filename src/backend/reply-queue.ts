@@ -1,4 +1,4 @@
-import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
+import type { Counted } from '../catalog/statement-counters.ts';
 import { BackendType } from '../protocol/backend.ts';
 import { Disposition, type ReplyDisposition, Request, type RequestKind } from './reply-queue-entries.ts';
 

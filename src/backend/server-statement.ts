@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Counted } from '../catalog/query-statistics/statement-counters.ts';
+import type { Counted } from '../catalog/statement-counters.ts';
 import type { ErrorFields, StatementShape } from '../protocol/backend.ts';
 import type { StatementLatency } from './statement-latency.ts';
 

@@ -1,35 +1,44 @@
 import { randomInt } from 'node:crypto';
 import type { Observe } from '../observation.ts';
+import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import { AuditLog } from './audit/log.ts';
-import { CLUSTERS_CHANNEL, ClusterRegistry } from './clusters/cluster-registry.ts';
-import { ADVISORY_LOCKS } from './database/advisory-locks.ts';
-import type { ControlConnection, Sql } from './database/control-connection.ts';
-import { ControlPool } from './database/control-pool.ts';
-import { migrate } from './database/migrate.ts';
-import { NotificationChannel } from './database/notification-channel.ts';
-import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
-import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
-import { KeyLastUsed } from './keys/key-last-used.ts';
-import { KeyRegistry } from './keys/key-registry.ts';
-import { CREDENTIALS_CHANNEL, type KeyState, loadStates, notifyChange, parseChange } from './keys/key-state-notifications.ts';
-import { loadByDigest, loadByOrganization } from './keys/load-credentials.ts';
-import { PgLocks } from './lock-table/pg-locks.ts';
-import { Maintenance } from './maintenance.ts';
-import { MoveRegistry } from './organizations/move-registry.ts';
-import type { Organization } from './organizations/organization.ts';
-import { OrganizationRegistry } from './organizations/organization-registry.ts';
-import { type ChangeOrganization, lockOrganization } from './organizations/organization-rows.ts';
-import { PauseRegistry } from './organizations/pause-registry.ts';
-import { SignUpRegistry } from './organizations/sign-up-registry.ts';
-import { AuthenticationFailures, FAILURES_CHANNEL } from './processes/authentication-failures.ts';
-import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
-import { ConnectionSlotRequests, SLOTS_CHANNEL } from './processes/connection-slot-requests.ts';
-import { ProcessRequests } from './processes/process-requests.ts';
-import { PROCESSES_CHANNEL } from './processes/request-rows.ts';
-import { QueryStatistics } from './query-statistics/query-statistics.ts';
-import { TextFileWatch } from './query-statistics/text-file-watch.ts';
-import { SavedQueries } from './saved-queries/saved-queries.ts';
-import { Usage } from './usage/usage.ts';
+import { CLUSTERS_CHANNEL, ClusterRegistry } from './clusters.ts';
+import { type ControlConnection, ControlPool, PgLocks, type Sql } from './control-pool.ts';
+import { CredentialCache, type PauseListener } from './credential-cache.ts';
+import {
+  CREDENTIALS_CHANNEL,
+  type Credential,
+  type FormerKey,
+  type KeyState,
+  loadByDigest,
+  loadByOrganization,
+  loadStates,
+  notifyChange,
+  type OrganizationCredentials,
+  parseChange,
+} from './credentials.ts';
+import { KeyLastUsed, KeyRegistry } from './keys.ts';
+import { migrate } from './migrations.ts';
+import { MoveRegistry } from './moves.ts';
+import { NotificationChannel } from './notification-channel.ts';
+import { type ChangeOrganization, lockOrganization, type Organization } from './organization.ts';
+import { OrganizationRegistry } from './organizations.ts';
+import { PauseRegistry } from './pauses.ts';
+import {
+  AuthenticationFailures,
+  CANCELS_CHANNEL,
+  CancelForwarding,
+  ConnectionSlotRequests,
+  deleteOldRequests,
+  FAILURES_CHANNEL,
+  PROCESSES_CHANNEL,
+  ProcessRequests,
+  SLOTS_CHANNEL,
+} from './processes.ts';
+import { deleteOldStatistics, QueryStatistics, TextFileWatch } from './query-statistics.ts';
+import { SavedQueries } from './saved-queries.ts';
+import { deleteExpiredInvitations, deleteOldAttempts, SignUpRegistry } from './sign-ups.ts';
+import { deleteOldUsage, Usage } from './usage.ts';
 
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
@@ -245,5 +254,64 @@ export class Catalog {
   #changed(payload: string): void {
     const state = parseChange(payload);
     if (state !== undefined) this.#credentials.changed(state);
+  }
+}
+
+const EVERY_MS = 3_600_000;
+
+interface MaintenanceOptions {
+  readonly database: ControlPool;
+  readonly audit: AuditLog;
+  /** How long audit entries are kept. */
+  readonly auditDays: number;
+  readonly now: () => Date;
+  readonly observe: Observe;
+}
+
+/** Deletes rows of the control database that are too old, at the start and then every hour. */
+class Maintenance {
+  readonly #options: MaintenanceOptions;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: MaintenanceOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.#run(), EVERY_MS);
+    this.#run();
+  }
+
+  /** Begins no further deletion. Resolves when nothing is being deleted any more. */
+  stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    return this.#running;
+  }
+
+  #run(): void {
+    this.#running = this.#deleteOld();
+  }
+
+  /** What cannot be deleted now is reported, and tried again the next time; the rest is deleted all the same. */
+  async #deleteOld(): Promise<void> {
+    const { database, audit, auditDays, now, observe } = this.#options;
+    const deletions: Readonly<Record<string, () => Promise<unknown>>> = {
+      'counts of sign-ups': () => database.run((sql) => deleteOldAttempts(sql, now())),
+      invitations: () => database.run((sql) => deleteExpiredInvitations(sql, now())),
+      'query statistics': () => database.run((sql) => deleteOldStatistics(sql, now())),
+      'usage figures': () => database.run((sql) => deleteOldUsage(sql, now())),
+      'requests between processes': () => database.run((sql) => deleteOldRequests(sql)),
+      'audit entries': () => audit.deleteOlderThan(auditDays),
+    };
+    for (const [rows, deleteRows] of Object.entries(deletions)) {
+      if (this.#timer === undefined) return;
+      try {
+        await deleteRows();
+      } catch (cause) {
+        observe({ name: 'service.warning', message: `old ${rows} could not be deleted`, cause });
+      }
+    }
   }
 }

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { posternTable } from '../sql/postern-tables.ts';
 import { forClone } from './definitions/clone-names.ts';
 import { isClone } from './definitions/restore-definitions.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { channelSecret, channelsOf } from '../auth/derived-secrets.ts';
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { compareTables } from './comparison.ts';
 import { readContents } from './contents.ts';
 import { carrySequences, copyTables, lockTables } from './copy-data.ts';

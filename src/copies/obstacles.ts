@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Platform } from '../router/placement/server/platform-sessions.ts';
 

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { IDEMPOTENCY_COLUMNS } from '../sql/execution/transactions/idempotency.ts';
 import { MIGRATION_COLUMNS } from '../sql/migrations/migration-history.ts';
 import { posternTable } from '../sql/postern-tables.ts';

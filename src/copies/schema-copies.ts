@@ -1,4 +1,4 @@
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../backend/connection.ts';
 import type { StatementLatency } from '../backend/statement-latency.ts';
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization } from '../catalog/organization.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import { registryOf, type StatementRegistry } from './statement-registry.ts';
 

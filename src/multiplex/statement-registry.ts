@@ -1,6 +1,6 @@
 import { newServerStatement, type ServerStatement } from '../backend/server-statement.ts';
 import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization } from '../catalog/organization.ts';
 import { stringEnd } from '../protocol/framing.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { mayShare } from '../syntax/side-effects.ts';

@@ -1,6 +1,5 @@
-import type { RecordedOutcome } from '../catalog/audit/entries/entry.ts';
-import type { AuditEvent } from '../catalog/audit/entries/event-record.ts';
 import type { AuditLog } from '../catalog/audit/log.ts';
+import type { AuditEvent, RecordedOutcome } from '../catalog/audit/records.ts';
 import type { Actor, ObservationHandlers, Origin, Outcome } from '../observation.ts';
 
 /** The catalog commits the entries of these actions together with the changes that they record. */

@@ -1,4 +1,4 @@
-import type { UsageCounters } from '../catalog/usage/counters.ts';
+import type { UsageCounters } from '../catalog/usage.ts';
 import type { ObservationHandlers } from '../observation.ts';
 import { QUERY_ACTIONS } from './request-metrics.ts';
 

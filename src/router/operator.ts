@@ -1,8 +1,7 @@
 import { digestApiKey, generateInvitation } from '../auth/tokens.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { NewInvitation } from '../catalog/organizations/invitations.ts';
-import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
-import { noOrganization } from '../catalog/organizations/organization-rows.ts';
+import { noOrganization, type Organization, type OrganizationStatus } from '../catalog/organization.ts';
+import type { NewInvitation } from '../catalog/sign-ups.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { mintKey } from './accounts/mint-key.ts';
 import type { Clusters } from './clusters/clusters.ts';

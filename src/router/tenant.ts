@@ -1,6 +1,6 @@
-import type { ApiKey } from '../catalog/keys/api-key.ts';
-import type { Organization } from '../catalog/organizations/organization.ts';
-import type { RoleStatements } from '../catalog/query-statistics/statement-counters.ts';
+import type { ApiKey } from '../catalog/key-rows.ts';
+import type { Organization } from '../catalog/organization.ts';
+import type { RoleStatements } from '../catalog/statement-counters.ts';
 import { ServiceError } from '../errors.ts';
 
 /** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */

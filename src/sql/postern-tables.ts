@@ -1,4 +1,4 @@
-import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Placement } from '../catalog/organization.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
 import type { SqlSession } from './session/sql-session.ts';
 

@@ -127,7 +127,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'audited-texts',
     about: 'keeping the redacted texts of statements for the audit log',
-    replacement: { module: 'src/catalog/audit/entries/statement-text-cache.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
+    replacement: { module: 'src/catalog/audit/records.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
   },
   {
     name: 'statement-counting',

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rolePassword } from '../../src/auth/derived-secrets.ts';
-import type { Placement } from '../../src/catalog/organizations/organization.ts';
+import type { Placement } from '../../src/catalog/organization.ts';
 import { eventually } from '../support/eventually.ts';
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
 import { startPostgres15 } from '../support/postgres15.ts';

@@ -1,8 +1,8 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import type { AuditEvent } from '../../src/catalog/audit/entries/event-record.ts';
-import { VerificationQueue } from '../../src/catalog/audit/verification-queue.ts';
-import { ControlPool } from '../../src/catalog/database/control-pool.ts';
+import type { AuditEvent } from '../../src/catalog/audit/records.ts';
+import { VerificationQueue } from '../../src/catalog/audit/verification.ts';
+import { ControlPool } from '../../src/catalog/control-pool.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { auditReply, auditVerifyReply } from '../../http/responses/reply-schemas.ts';
-import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
+import { AUDIT_ACTIONS } from '../../src/catalog/audit/records.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
-import { UsageCounters } from '../../src/catalog/usage/counters.ts';
+import { UsageCounters } from '../../src/catalog/usage.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexers } from '../../src/multiplex/multiplexer.ts';

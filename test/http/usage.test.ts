@@ -1,10 +1,18 @@
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import type { z } from 'zod';
 import { usageReply } from '../../http/routes/database/usage.ts';
-import { ControlPool } from '../../src/catalog/database/control-pool.ts';
-import { BUCKETS, bucketOf, OrganizationUsage, UsageCounters } from '../../src/catalog/usage/counters.ts';
-import { addUp, percentile } from '../../src/catalog/usage/percentiles.ts';
-import { addUsage, deleteOldUsage, readUsage } from '../../src/catalog/usage/stored-usage.ts';
+import { ControlPool } from '../../src/catalog/control-pool.ts';
+import {
+  addUp,
+  addUsage,
+  BUCKETS,
+  bucketOf,
+  deleteOldUsage,
+  OrganizationUsage,
+  percentile,
+  readUsage,
+  UsageCounters,
+} from '../../src/catalog/usage.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

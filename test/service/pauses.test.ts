@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { Pause } from '../../src/catalog/organizations/pause-registry.ts';
+import type { Pause } from '../../src/catalog/pauses.ts';
 import { requestCancel } from '../support/cancel-request.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';

@@ -9,7 +9,7 @@ import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-ser
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { LatencyBaseline } from '../../src/backend/statement-latency.ts';
-import { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
+import { OrganizationUsage } from '../../src/catalog/usage.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexer, type SharingLimits } from '../../src/multiplex/multiplexer.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';

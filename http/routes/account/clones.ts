@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { Clone } from '../../../src/catalog/organizations/clone-rows.ts';
+import type { Clone } from '../../../src/catalog/sign-ups.ts';
 import { tenantOf } from '../../request-context.ts';
 import { connectionDetails } from '../../responses/connection-details.ts';
 import { EXAMPLE_KEY } from '../../responses/key-replies.ts';

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { QUERIES_MAX, type QueryStatistic } from '../../../src/catalog/query-statistics/query-statistics.ts';
-import { QUERY_ORDERS } from '../../../src/catalog/query-statistics/stored-statistics.ts';
+import { QUERIES_MAX, QUERY_ORDERS, type QueryStatistic } from '../../../src/catalog/query-statistics.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { tenantOf } from '../../request-context.ts';
 import { sendJson } from '../../responses/send-json.ts';

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { type CheckPresent, noQuery, versionOf } from '../../../src/catalog/saved-queries/saved-queries.ts';
+import { type CheckPresent, noQuery, versionOf } from '../../../src/catalog/saved-queries.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { keepResults } from '../../../src/sql/result/result-budget.ts';
 import { validate } from '../../json/validation.ts';

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { percentile } from '../../../src/catalog/usage/percentiles.ts';
-import { type StoredUsage, USAGE_PERIODS } from '../../../src/catalog/usage/stored-usage.ts';
+import { percentile, type StoredUsage, USAGE_PERIODS } from '../../../src/catalog/usage.ts';
 import { tenantOf } from '../../request-context.ts';
 import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

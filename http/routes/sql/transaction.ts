@@ -1,4 +1,4 @@
-import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
+import { listCommands } from '../../../src/catalog/audit/records.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
 import { optionsSetFirst } from '../../../src/syntax/side-effects.ts';

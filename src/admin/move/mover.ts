@@ -1,7 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import { newMoveToken } from '../../catalog/organizations/move-registry.ts';
-import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
-import type { Pause } from '../../catalog/organizations/pause-registry.ts';
+import { newMoveToken } from '../../catalog/moves.ts';
+import type { Organization, Placement } from '../../catalog/organization.ts';
+import type { Pause } from '../../catalog/pauses.ts';
 import { copyOrganization } from '../../copies/copy-organization.ts';
 import { pgDumpLacking } from '../../copies/definitions/pg-dump.ts';
 import { checkLargeObjects } from '../../copies/obstacles.ts';

@@ -1,10 +1,7 @@
 import { ServiceError } from '../../errors.ts';
-import type { Sql } from '../database/control-connection.ts';
-import { entriesOf } from './blocks/block-format.ts';
-import { probesOf } from './blocks/bloom-filter.ts';
-import { type BlockRow, blockColumns } from './blocks/rows.ts';
-import type { AuditEntry } from './entries/entry.ts';
-import { decodeCursor, encodeCursor } from './page-cursor.ts';
+import type { Sql } from '../control-pool.ts';
+import { type BlockRow, blockColumns, entriesOf, probesOf } from './blocks.ts';
+import type { AuditEntry } from './records.ts';
 
 const LIMIT_DEFAULT = 50;
 const PAGE_BLOCKS = 4;
@@ -189,4 +186,17 @@ function isWanted(entry: AuditEntry, bounds: Bounds, { action, outcome, requestI
   const isWithin = isBefore(bounds, seq) && !(since && occurredAt < since) && !(until && occurredAt >= until);
   if (!isWithin || (action !== undefined && entry.action !== action)) return false;
   return (outcome === undefined || entry.outcome.status === outcome) && (requestId === undefined || entry.requestId === requestId);
+}
+
+/** An opaque cursor: a position in a list that is read newest first. */
+function encodeCursor(seq: number): string {
+  return Buffer.from(`1.${seq}`).toString('base64url');
+}
+
+/** @throws ServiceError `invalid_request` when it was not made by {@link encodeCursor} */
+function decodeCursor(cursor: string): number {
+  const seq = /^1\.([1-9]\d{0,15})$/.exec(Buffer.from(cursor, 'base64url').toString())?.[1];
+  if (seq === undefined || encodeCursor(Number(seq)) !== cursor)
+    throw new ServiceError('invalid_request', 'after: is not a cursor of this list');
+  return Number(seq);
 }

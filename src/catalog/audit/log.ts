@@ -1,14 +1,10 @@
 import postgres from 'postgres';
 import type { Observe } from '../../observation.ts';
-import type { Sql } from '../database/control-connection.ts';
-import type { ControlPool } from '../database/control-pool.ts';
-import { appendToChains } from './blocks/append.ts';
-import type { AuditRecord } from './chain.ts';
-import { type AuditEvent, hasLongText, recordOf, withRecordedText } from './entries/event-record.ts';
+import type { ControlPool, Sql } from '../control-pool.ts';
+import { appendToChains } from './blocks.ts';
 import { type AuditFilters, type AuditPage, listEntries } from './list.ts';
-import { deleteExpired } from './retention.ts';
-import { type AuditVerification, verifyChain } from './verification.ts';
-import { VerificationQueue } from './verification-queue.ts';
+import { type AuditEvent, type AuditRecord, hasLongText, recordOf, withRecordedText } from './records.ts';
+import { type AuditVerification, VerificationQueue, verifyChain } from './verification.ts';
 
 /** From an event to the transaction that writes it. With the transaction itself it stays below 250 ms. */
 const WRITE_DELAY_MS = 100;
@@ -220,4 +216,64 @@ export class AuditLog {
 /** Postgres has rejected the data (data exception, integrity constraint, program limit) and will reject it again. */
 function isRefusal(error: unknown): boolean {
   return error instanceof postgres.PostgresError && /^(22|23|54)/.test(error.code);
+}
+
+const CHAINS_PER_PAGE = 1_000;
+const BLOCKS_PER_TRANSACTION = 200;
+
+/**
+ * Deletes the blocks of every chain up to the first that holds an entry not older than `before`. The head records the position
+ * and hash of the last deleted entry, where verification begins. Several processes may do this at the same time.
+ * @returns how many entries were deleted
+ */
+async function deleteExpired(database: ControlPool, before: Date): Promise<number> {
+  let deleted = 0;
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: { organization_id: string; expired: boolean }[] = await database.run((sql) => pageOfChains(sql, after ?? '', before));
+    for (const { organization_id: id } of page.filter(({ expired }) => expired)) {
+      for (let more = true; more; ) {
+        const { blocks, entries } = await database.transaction((sql) => deleteFromChain(sql, id, before));
+        deleted += entries;
+        more = blocks === BLOCKS_PER_TRANSACTION;
+      }
+    }
+    after = page.length === CHAINS_PER_PAGE ? page.at(-1)?.organization_id : undefined;
+  }
+  return deleted;
+}
+
+/** Chains in the order of their ids, and whether the oldest block of each has expired. */
+async function pageOfChains(sql: Sql, after: string, before: Date): Promise<{ organization_id: string; expired: boolean }[]> {
+  return sql<{ organization_id: string; expired: boolean }[]>`
+    select h.organization_id, coalesce(oldest.last_at < ${before}, false) as expired
+    from postern.audit_heads h
+    left join lateral (
+      select b.last_at from postern.audit_blocks b where b.organization_id = h.organization_id order by b.seq limit 1
+    ) oldest on true
+    where h.organization_id > ${after}
+    order by h.organization_id
+    limit ${CHAINS_PER_PAGE}`;
+}
+
+async function deleteFromChain(sql: Sql, organizationId: string, before: Date): Promise<{ blocks: number; entries: number }> {
+  const nothing = { blocks: 0, entries: 0 };
+  const [head] = await sql`
+    select from postern.audit_heads where organization_id = ${organizationId} for no key update skip locked`;
+  if (head === undefined) return nothing;
+  const oldest = await sql<{ first_seq: string; seq: string; hash: Buffer; expired: boolean }[]>`
+    select first_seq, seq, hash, last_at < ${before} as expired
+    from postern.audit_blocks
+    where organization_id = ${organizationId}
+    order by seq
+    limit ${BLOCKS_PER_TRANSACTION}`;
+  const firstKept = oldest.findIndex(({ expired }) => !expired);
+  const expired = firstKept < 0 ? oldest : oldest.slice(0, firstKept);
+  const last = expired.at(-1);
+  if (last === undefined) return nothing;
+  await sql`delete from postern.audit_blocks where organization_id = ${organizationId} and seq <= ${last.seq}`;
+  await sql`
+    update postern.audit_heads set kept_after_seq = ${last.seq}, kept_after_hash = ${last.hash}
+    where organization_id = ${organizationId}`;
+  const entries = expired.reduce((sum, { first_seq, seq }) => sum + Number(seq) - Number(first_seq) + 1, 0);
+  return { blocks: expired.length, entries };
 }

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { rolePassword } from '../../auth/derived-secrets.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import { sessionOptions } from '../../router/placement/backend-startup-options.ts';
 import type { Cluster } from '../../router/placement/cluster.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import { SchemaRewriter } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { SchemaTarget } from '../../router/schema-rewriting/schema-target.ts';

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { ApiKey, KeyDetails } from '../../catalog/keys/api-key.ts';
-import type { RotatedKey } from '../../catalog/keys/key-registry.ts';
+import type { ApiKey, KeyDetails } from '../../catalog/key-rows.ts';
+import type { RotatedKey } from '../../catalog/keys.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram.ts';
 import { apiKeyPrefix, digestApiKey, generateApiKey } from '../../auth/tokens.ts';
-import type { NewApiKey } from '../../catalog/keys/api-key.ts';
-import type { SaltOfKeys } from '../../catalog/keys/credential.ts';
+import type { SaltOfKeys } from '../../catalog/credentials.ts';
+import type { NewApiKey } from '../../catalog/key-rows.ts';
 import { newKeyId } from './organization-and-key-ids.ts';
 
 export interface MintedKey {

@@ -1,9 +1,7 @@
 import { digestApiKey, isWellFormedInvitation } from '../../auth/tokens.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { SignupQuota } from '../../catalog/organizations/hourly-limits.ts';
-import { inviteInvalid } from '../../catalog/organizations/invitations.ts';
-import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
-import type { SignUp } from '../../catalog/organizations/sign-up-rows.ts';
+import type { Organization, Placement } from '../../catalog/organization.ts';
+import { inviteInvalid, type SignUp, type SignupQuota } from '../../catalog/sign-ups.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe, Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';

@@ -1,4 +1,4 @@
-import type { FormerKey, KeyEnd } from '../../catalog/keys/credential.ts';
+import type { FormerKey, KeyEnd } from '../../catalog/credentials.ts';
 import { ServiceError } from '../../errors.ts';
 
 const ENDS: Readonly<Record<KeyEnd, readonly [message: string, hint: string]>> = {

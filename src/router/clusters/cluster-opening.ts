@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ClusterRow } from '../../catalog/clusters/cluster-rows.ts';
+import type { ClusterRow } from '../../catalog/clusters.ts';
 import { readSecret } from '../../config.ts';
 import { textOf } from '../../protocol/backend.ts';
 import type { Cluster } from '../placement/cluster.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolSnapshot } from '../../backend/pool/pool-fairness.ts';
-import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters/cluster-rows.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
 import type { Cluster } from '../placement/cluster.ts';
 import { removeReplication } from '../placement/own-database/move-replication-objects.ts';

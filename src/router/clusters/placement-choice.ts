@@ -1,6 +1,5 @@
-import type { ClusterRegistry } from '../../catalog/clusters/cluster-registry.ts';
-import type { CountedCluster } from '../../catalog/clusters/cluster-rows.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { ClusterRegistry, CountedCluster } from '../../catalog/clusters.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Clusters } from './clusters.ts';
 import { ClusterDownError } from './served-cluster.ts';

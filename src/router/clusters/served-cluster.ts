@@ -4,8 +4,8 @@ import type { BackendPermits } from '../../backend/pool/permits-across-processes
 import { Pool } from '../../backend/pool/pool.ts';
 import type { PoolFairnessLimits } from '../../backend/pool/pool-fairness.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import { DEFAULT_CLUSTER } from '../../catalog/clusters/cluster-rows.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import { DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import type { Config } from '../../config.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';

@@ -1,7 +1,5 @@
-import type { ControlConnection } from '../../catalog/database/control-connection.ts';
-import { ControlPool } from '../../catalog/database/control-pool.ts';
-import { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
-import { TextFileWatch } from '../../catalog/query-statistics/text-file-watch.ts';
+import { type ControlConnection, ControlPool, PgLocks } from '../../catalog/control-pool.ts';
+import { TextFileWatch } from '../../catalog/query-statistics.ts';
 import type { Observe } from '../../observation.ts';
 
 /** What the platform role sees of a whole server. The catalog has the ones of the control database's server. */

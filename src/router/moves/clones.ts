@@ -1,7 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { Clone } from '../../catalog/organizations/clone-rows.ts';
-import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
-import { NAME_RULES } from '../../catalog/organizations/organization-name.ts';
+import { NAME_RULES, type Organization, type Placement } from '../../catalog/organization.ts';
+import type { Clone } from '../../catalog/sign-ups.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Actor, Observe, Origin } from '../../observation.ts';
 import type { SignedUp, SignUps } from '../accounts/sign-ups.ts';

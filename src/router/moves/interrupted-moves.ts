@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { InterruptedMove } from '../../catalog/organizations/move-registry.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { InterruptedMove } from '../../catalog/moves.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import type { Observe } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
 import { removeReplication } from '../placement/own-database/move-replication-objects.ts';

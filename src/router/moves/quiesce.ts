@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { Organization } from '../../catalog/organizations/organization.ts';
-import type { Pause } from '../../catalog/organizations/pause-registry.ts';
+import type { Organization } from '../../catalog/organization.ts';
+import type { Pause } from '../../catalog/pauses.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ServedCluster } from '../clusters/served-cluster.ts';
 import { describeProcesses } from '../placement/roles/role-sessions.ts';

@@ -1,4 +1,4 @@
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 
 export interface SessionLimits {
   /** 0: none. */

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
+import { provideQueryStatistics } from '../../catalog/query-statistics.ts';
 import type { Config } from '../../config.ts';
 import type { Observe } from '../../observation.ts';
 import { textOf } from '../../protocol/backend.ts';

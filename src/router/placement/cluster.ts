@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { BackendLogin } from '../../backend/socket/login.ts';
-import type { ControlConnection } from '../../catalog/database/control-connection.ts';
+import type { ControlConnection } from '../../catalog/control-pool.ts';
 import type { AdminLogin, RoleLogin, TlsFiles } from './server/admin-login.ts';
 import type { SharedFacts } from './shared-database/shared-database-setup.ts';
 

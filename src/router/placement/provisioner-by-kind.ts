@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
 import type { PlacementProvisioner, Provisioner, ProvisionerOptions } from './provisioner.ts';
 import { Roles } from './roles/organization-roles.ts';

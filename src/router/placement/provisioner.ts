@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import type { Observe } from '../../observation.ts';
 import type { SessionLimits } from './backend-startup-options.ts';
 import type { RunningProcess, SessionCount } from './roles/role-sessions.ts';

@@ -1,5 +1,5 @@
 import { randomInt, timingSafeEqual } from 'node:crypto';
-import { type CancelForwarding, type ForwardedCancel, secretDigest } from '../../catalog/processes/cancel-forwarding.ts';
+import { type CancelForwarding, type ForwardedCancel, secretDigest } from '../../catalog/processes.ts';
 
 /** The key in BackendKeyData and in a CancelRequest. */
 export interface CancelKey {

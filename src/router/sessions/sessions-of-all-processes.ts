@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ProcessRequests } from '../../catalog/processes/process-requests.ts';
+import type { ProcessRequests } from '../../catalog/processes.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Tenant } from '../tenant.ts';
 import type { SessionSource } from './listed-session.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type ServerStatement, type Staleness, stalenessOf } from '../../backend/server-statement.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
-import type { StatementCounter } from '../../catalog/query-statistics/statement-counters.ts';
+import type { StatementCounter } from '../../catalog/statement-counters.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { isSameShape, PostgresError } from '../../protocol/backend.ts';

@@ -1,4 +1,4 @@
-import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Placement } from '../../catalog/organization.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
 import { schemaBytes } from '../../router/placement/shared-database/schema-size-and-counters.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';

@@ -2,10 +2,10 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
 import { Catalog, type CatalogOptions } from '../../../src/catalog/catalog.ts';
-import type { ControlConnection } from '../../../src/catalog/database/control-connection.ts';
-import type { NewApiKey } from '../../../src/catalog/keys/api-key.ts';
-import type { Organization } from '../../../src/catalog/organizations/organization.ts';
-import type { SignUp } from '../../../src/catalog/organizations/sign-up-rows.ts';
+import type { ControlConnection } from '../../../src/catalog/control-pool.ts';
+import type { NewApiKey } from '../../../src/catalog/key-rows.ts';
+import type { Organization } from '../../../src/catalog/organization.ts';
+import type { SignUp } from '../../../src/catalog/sign-ups.ts';
 import type { Observation, Origin } from '../../../src/observation.ts';
 
 export const ORIGIN: Origin = { surface: 'http', sourceIp: '203.0.113.7', userAgent: 'curl/8.5.0', requestId: 'req-1' };

@@ -2,9 +2,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Catalog } from '../../../src/catalog/catalog.ts';
-import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
-import { CatalogMigrationError, migrate } from '../../../src/catalog/database/migrate.ts';
-import { CATALOG_MIGRATIONS } from '../../../src/catalog/database/migrations.ts';
+import { ControlPool } from '../../../src/catalog/control-pool.ts';
+import { CATALOG_MIGRATIONS, CatalogMigrationError, migrate } from '../../../src/catalog/migrations.ts';
 import { newKey, openCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;

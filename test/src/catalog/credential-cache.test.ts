@@ -2,11 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { ApiKey } from '../../../src/catalog/keys/api-key.ts';
-import { CredentialCache } from '../../../src/catalog/keys/credential-cache.ts';
-import { CredentialIndex, type Entry } from '../../../src/catalog/keys/credential-index.ts';
-import type { KeyState } from '../../../src/catalog/keys/key-state-notifications.ts';
-import type { LiveKeys } from '../../../src/catalog/keys/load-credentials.ts';
+import { CredentialCache, CredentialIndex, type Entry } from '../../../src/catalog/credential-cache.ts';
+import type { KeyState, LiveKeys } from '../../../src/catalog/credentials.ts';
+import type { ApiKey } from '../../../src/catalog/key-rows.ts';
 
 const ORGANIZATION = 'org_a1b2c3d4e5f6';
 const bytes = Buffer.alloc(32);

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
-import type { ControlConnection } from '../../../src/catalog/database/control-connection.ts';
-import type { NewApiKey } from '../../../src/catalog/keys/api-key.ts';
-import type { Credential, FormerKey } from '../../../src/catalog/keys/credential.ts';
+import type { ControlConnection } from '../../../src/catalog/control-pool.ts';
+import type { Credential, FormerKey } from '../../../src/catalog/credentials.ts';
+import type { NewApiKey } from '../../../src/catalog/key-rows.ts';
 import { makePostgresProxy } from '../../support/postgres-proxy.ts';
 import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { emailKey, parseEmail } from '../../../src/catalog/organizations/email-address.ts';
+import { emailKey, parseEmail } from '../../../src/catalog/organization.ts';
 
 describe('an e-mail address', () => {
   test.each([

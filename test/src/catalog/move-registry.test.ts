@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { newMoveToken } from '../../../src/catalog/organizations/move-registry.ts';
-import type { Organization, Placement } from '../../../src/catalog/organizations/organization.ts';
+import { newMoveToken } from '../../../src/catalog/moves.ts';
+import type { Organization, Placement } from '../../../src/catalog/organization.ts';
 import { eventually } from '../../support/eventually.ts';
 import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 

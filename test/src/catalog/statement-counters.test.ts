@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { OTHERS_ID, RoleStatements, type StatementCounts, TEXTS_MAX } from '../../../src/catalog/query-statistics/statement-counters.ts';
+import { OTHERS_ID, RoleStatements, type StatementCounts, TEXTS_MAX } from '../../../src/catalog/statement-counters.ts';
 
 const COUNTERS_BYTES = 64 * 1_048_576;
 

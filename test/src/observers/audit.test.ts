@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditEvent } from '../../../src/catalog/audit/entries/event-record.ts';
+import type { AuditEvent } from '../../../src/catalog/audit/records.ts';
 import { fanOut, type Observation, type Origin } from '../../../src/observation.ts';
 import { auditObserver } from '../../../src/observers/audit.ts';
 

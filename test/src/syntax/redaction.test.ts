@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { recordInParts, recordStatement, recordText, StreamedRecord } from '../../../src/catalog/audit/entries/statement-record.ts';
+import { recordInParts, recordStatement, recordText, StreamedRecord } from '../../../src/catalog/audit/records.ts';
 import { redactPasswords, redactSecrets } from '../../../src/syntax/redaction.ts';
 
 describe('password literals', () => {

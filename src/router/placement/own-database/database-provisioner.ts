@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 import { codeOf } from '../../../protocol/backend.ts';
 import type { Cluster } from '../cluster.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';

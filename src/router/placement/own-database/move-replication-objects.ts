@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import { codeOf } from '../../../protocol/backend.ts';
 import { withSession } from '../server/admin-session.ts';

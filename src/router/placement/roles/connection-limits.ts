@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { ADVISORY_LOCKS } from '../../../catalog/database/advisory-locks.ts';
+import { ADVISORY_LOCKS } from '../../../catalog/advisory-locks.ts';
 
 /** In addition to the pool's sessions: one that terminates others, and one that has not quite ended. */
 const SPARE_SESSIONS = 2;

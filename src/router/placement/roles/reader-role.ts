@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 import { PostgresError } from '../../../protocol/backend.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 

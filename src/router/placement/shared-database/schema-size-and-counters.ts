@@ -1,4 +1,4 @@
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 import { codeOf } from '../../../protocol/backend.ts';
 import type { Platform } from '../server/platform-sessions.ts';
 

@@ -1,4 +1,4 @@
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 
 /**
  * What the rules select from, as the WITH list of one statement: the organization's own relations, indexes and counters. Postern's tables

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../catalog/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { Lease } from '../../../router/leases/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { filterOf, probesOf } from '../../../../src/catalog/audit/blocks/bloom-filter.ts';
+import { filterOf, probesOf } from '../../../../src/catalog/audit/blocks.ts';
 
 const ids = (from: number, count: number) => Array.from({ length: count }, (_, n) => `req-${from + n}`);
 const mayHold = (filter: Buffer, id: string) =>

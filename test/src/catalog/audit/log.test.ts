@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { appendToChains } from '../../../../src/catalog/audit/blocks/append.ts';
-import type { AuditEntry } from '../../../../src/catalog/audit/entries/entry.ts';
-import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/entries/event-record.ts';
+import { appendToChains } from '../../../../src/catalog/audit/blocks.ts';
 import { listEntries } from '../../../../src/catalog/audit/list.ts';
-import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
+import { type AuditEntry, type AuditEvent, recordOf } from '../../../../src/catalog/audit/records.ts';
+import { ControlPool } from '../../../../src/catalog/control-pool.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { SeededRandom } from '../../../support/random.ts';

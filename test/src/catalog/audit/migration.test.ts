@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
-import { migrate } from '../../../../src/catalog/database/migrate.ts';
-import { CATALOG_MIGRATIONS } from '../../../../src/catalog/database/migrations.ts';
+import { ControlPool } from '../../../../src/catalog/control-pool.ts';
+import { CATALOG_MIGRATIONS, migrate } from '../../../../src/catalog/migrations.ts';
 import { openCatalog, TestControlDatabase } from '../control-database.ts';
 import { canonical } from './canonical.ts';
 

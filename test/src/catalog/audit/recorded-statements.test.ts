@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { StatementTextCache } from '../../../../src/catalog/audit/entries/statement-text-cache.ts';
+import { StatementTextCache } from '../../../../src/catalog/audit/records.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';
 
 function counting(): { memory: StatementTextCache; made: string[] } {

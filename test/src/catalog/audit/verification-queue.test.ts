@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditVerification } from '../../../../src/catalog/audit/verification.ts';
-import { VerificationQueue } from '../../../../src/catalog/audit/verification-queue.ts';
+import { type AuditVerification, VerificationQueue } from '../../../../src/catalog/audit/verification.ts';
 
 const answer = (count: number): AuditVerification => ({ ok: true, count, headSeq: count, headHash: '' });
 

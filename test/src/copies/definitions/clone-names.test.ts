@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Placement } from '../../../../src/catalog/organizations/organization.ts';
+import type { Placement } from '../../../../src/catalog/organization.ts';
 import { allForClone, forClone } from '../../../../src/copies/definitions/clone-names.ts';
 
 const placement = (id: string): Placement => ({ kind: 'schema', cluster: 'default', database: 'postern_shared', schema: id, role: id });

@@ -7,7 +7,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rolePassword } from '../../../../src/auth/derived-secrets.ts';
 import { runCommand } from '../../../../src/backend/run-command.ts';
-import type { Placement } from '../../../../src/catalog/organizations/organization.ts';
+import type { Placement } from '../../../../src/catalog/organization.ts';
 import { ServiceError } from '../../../../src/errors.ts';
 import type { Observation } from '../../../../src/observation.ts';
 import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';

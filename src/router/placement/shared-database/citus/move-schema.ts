@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { rolePassword } from '../../../../auth/derived-secrets.ts';
-import type { Placement } from '../../../../catalog/organizations/organization.ts';
+import type { Placement } from '../../../../catalog/organization.ts';
 import { ServiceError } from '../../../../errors.ts';
 import type { Cluster } from '../../cluster.ts';
 import type { AdminLogin } from '../../server/admin-login.ts';

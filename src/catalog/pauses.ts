@@ -1,0 +1,67 @@
+import { ServiceError } from '../errors.ts';
+import type { Sql } from './control-pool.ts';
+import type { ChangeOrganization, Organization } from './organization.ts';
+
+/** How long the pause of an organization `o` still lasts, in milliseconds by the control server's clock; null: it is not paused. */
+export function pausedForMs(sql: Sql): ReturnType<Sql> {
+  return sql`case when o.paused_until > clock_timestamp() then
+    ceil(1000 * extract(epoch from o.paused_until - clock_timestamp()))::int end`;
+}
+
+/** A pause of an organization. It ends by itself, so that no process has to be alive for that. */
+export interface Pause {
+  readonly organizationId: string;
+  /** Random: whoever knows it may end the pause. */
+  readonly token: string;
+}
+
+/** Pauses of organizations. While one is paused, no process lends a backend of it: clients wait. */
+export class PauseRegistry {
+  readonly #change: ChangeOrganization;
+
+  constructor(change: ChangeOrganization) {
+    this.#change = change;
+  }
+
+  /**
+   * Begins a pause that ends by itself after `forMs`.
+   * @throws ServiceError `not_found`, `invalid_request` if it is not in use, `organization_busy` if it is paused by somebody else
+   */
+  begin({ organizationId, token }: Pause, forMs: number): Promise<Organization> {
+    return this.#change(organizationId, async (sql, organization) => {
+      if (organization.status !== 'active' && organization.status !== 'suspended') {
+        throw new ServiceError('invalid_request', `organization "${organizationId}" is ${organization.status}`);
+      }
+      const paused = await sql`
+        update postern.organizations
+        set paused_by = ${token}, paused_until = clock_timestamp() + ${forMs}::int * interval '1 millisecond', revision = revision + 1
+        where id = ${organizationId} and coalesce(paused_until <= clock_timestamp(), true) returning id`;
+      if (paused.length === 0) throw busy(organizationId);
+      return organization;
+    });
+  }
+
+  /** Ends the pause, if it has not ended by itself. */
+  async end({ organizationId, token }: Pause): Promise<void> {
+    await this.#change(organizationId, async (sql) => {
+      await sql`
+        update postern.organizations set paused_by = null, paused_until = null, revision = revision + 1
+        where id = ${organizationId} and paused_by = ${token}`;
+    });
+  }
+}
+
+/**
+ * Checks that the pause has not ended. The caller has locked the organization, so nobody else can pause it before the transaction ends.
+ * @throws ServiceError `organization_busy`
+ */
+export async function lockPause(sql: Sql, { organizationId, token }: Pause): Promise<void> {
+  const [found] = await sql`
+    select from postern.organizations
+    where id = ${organizationId} and paused_by = ${token} and paused_until > clock_timestamp()`;
+  if (found === undefined) throw new ServiceError('organization_busy', `the pause of organization "${organizationId}" has ended too early`);
+}
+
+function busy(organizationId: string): ServiceError {
+  return new ServiceError('organization_busy', `organization "${organizationId}" is being cloned or moved`, { retryAfterS: 5 });
+}
