@@ -12,7 +12,7 @@ import { wireAddress } from '../http/responses/connection-details.ts';
 import { createOpsApp } from '../http/routes/ops-app.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
-import type { Pool } from './backend/pool/pool.ts';
+import type { Pool } from './backend/pool.ts';
 import { openPostgres } from './backing-postgres.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';

@@ -1,6 +1,5 @@
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../../src/backend/connection.ts';
-import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { Disposition, type ReplyQueue, Request } from '../../src/backend/reply-queue.ts';
 import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
 import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';

@@ -1,7 +1,6 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { readReply } from '../../src/backend/own-request.ts';
-import { discardState } from '../../src/backend/reset.ts';
+import { discardState, readReply } from '../../src/backend/own-request.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';

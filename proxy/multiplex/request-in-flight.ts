@@ -1,6 +1,5 @@
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import type { StatementLatency } from '../../src/backend/statement-latency.ts';
+import type { ServerStatement, StatementLatency } from '../../src/backend/session-state.ts';
 import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
 import { queryText } from '../../src/protocol/frontend.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';

@@ -1,7 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import { areEqual, type Settings } from '../../src/backend/session-state.ts';
-import type { StatementLatency } from '../../src/backend/statement-latency.ts';
+import { areEqual, type ServerStatement, type Settings, type StatementLatency } from '../../src/backend/session-state.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
 import { DISCARD_SEQUENCES, FLUSH } from '../../src/protocol/frontend.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/session-traits.ts';
 import { prepareUnderClientNames, skipSync, statementsForSql } from '../prepared/statements-under-client-names.ts';

@@ -1,4 +1,4 @@
-import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import { Request, type RequestKind } from '../../src/backend/reply-queue.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
 import type { RequestEnd } from '../inspection/request-end.ts';
 import type { Effect } from '../prepared/pending-changes.ts';

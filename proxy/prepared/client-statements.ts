@@ -1,4 +1,4 @@
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import type { Counted } from '../../src/catalog/statement-counters.ts';
 import type { StatementShape } from '../../src/protocol/backend.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';

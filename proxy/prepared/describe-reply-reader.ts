@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import { BackendType, decodeTextRow, type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import type { UnnamedStatement } from './client-statements.ts';

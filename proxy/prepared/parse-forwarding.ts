@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { definitionToReprepare, type ServerStatement } from '../../src/backend/server-statement.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
+import { definitionToReprepare, type ServerStatement } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { parseMessage } from '../../src/protocol/frontend.ts';

@@ -1,6 +1,5 @@
 import type { Buffer } from 'node:buffer';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
-import type { PreparedStatements, SessionState } from '../../src/backend/session-state.ts';
+import type { PreparedStatements, ServerStatement, SessionState } from '../../src/backend/session-state.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 

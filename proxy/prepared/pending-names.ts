@@ -1,5 +1,5 @@
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import { type FrameScanner, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType, queryText, statementNameStart } from '../../src/protocol/frontend.ts';
 import { type SessionTraits, sessionTraitsOf } from '../../src/syntax/session-traits.ts';

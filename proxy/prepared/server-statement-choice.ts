@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
+import { newServerStatement, type ServerStatement } from '../../src/backend/session-state.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { NamedStatement, UnnamedStatement } from './client-statements.ts';
 import type { RepeatedStatement } from './parse-cache.ts';

@@ -1,4 +1,4 @@
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String } from '../../src/protocol/framing.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend.ts';
 import type { SessionTraits } from '../../src/syntax/session-traits.ts';

@@ -1,4 +1,4 @@
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import type { MemoryBounds, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 
 /** A thousand clients, each with two hundred statements of fifty bytes that no other client has, need about this much. */

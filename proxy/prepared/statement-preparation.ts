@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/server-statement.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
+import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/session-state.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import {

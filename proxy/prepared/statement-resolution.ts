@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import { isSameShape } from '../../src/protocol/backend.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { NamedStatement } from './client-statements.ts';

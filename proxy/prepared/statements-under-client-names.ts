@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { definitionToReprepare } from '../../src/backend/server-statement.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
+import { definitionToReprepare } from '../../src/backend/session-state.ts';
 import { type ErrorFields, isSameShape, type StatementShape } from '../../src/protocol/backend.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend.ts';
 import type { SessionTraits } from '../../src/syntax/session-traits.ts';

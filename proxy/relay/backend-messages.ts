@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
-import { Disposition, Request } from '../../src/backend/reply-queue-entries.ts';
-import { mentionsServerStatement, stalenessOf } from '../../src/backend/server-statement.ts';
+import { Disposition, Request } from '../../src/backend/reply-queue.ts';
+import { mentionsServerStatement, stalenessOf } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observation } from '../../src/observation.ts';
 import {

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import { Disposition, Request, type RequestKind } from '../../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import type { Counted } from '../../src/catalog/statement-counters.ts';
 import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType, queryMessage, statementNameStart, withStatementName } from '../../src/protocol/frontend.ts';

@@ -1,4 +1,4 @@
-import { mentionsServerStatement } from '../../src/backend/server-statement.ts';
+import { mentionsServerStatement } from '../../src/backend/session-state.ts';
 import type { ErrorFields } from '../../src/protocol/backend.ts';
 
 /* Errors of the server that the relay recognizes: it runs the request again, or prepares its statement again. */

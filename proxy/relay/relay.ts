@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import type { Duplex } from 'node:stream';
-import { Request, type RequestKind } from '../../src/backend/reply-queue-entries.ts';
+import { Request, type RequestKind } from '../../src/backend/reply-queue.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE } from '../../src/protocol/backend.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';

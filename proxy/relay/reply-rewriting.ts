@@ -1,4 +1,4 @@
-import { SERVER_STATEMENT } from '../../src/backend/server-statement.ts';
+import { SERVER_STATEMENT } from '../../src/backend/session-state.ts';
 import {
   decodeErrorFields,
   decodeNotification,

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import { Request } from '../../src/backend/reply-queue-entries.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import { Request } from '../../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import type { Counted, StatementCounter } from '../../src/catalog/statement-counters.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../../src/protocol/framing.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { ServerStatement } from '../../src/backend/server-statement.ts';
+import type { ServerStatement } from '../../src/backend/session-state.ts';
 import type { Counted, StatementCounter } from '../../src/catalog/statement-counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../../src/protocol/backend.ts';

@@ -1,4 +1,4 @@
-import { readersPool } from '../../src/backend/pool/organization-pool.ts';
+import { readersPool } from '../../src/backend/organization-pool.ts';
 import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';

@@ -1,12 +1,15 @@
 import { Buffer } from 'node:buffer';
-import { Socket } from 'node:net';
+import { isIP, connect as netConnect, Socket } from 'node:net';
+import { availableParallelism } from 'node:os';
 import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { connect as tlsConnect } from 'node:tls';
+import pg from 'pg';
+import { cancelRequest } from '../protocol/frontend.ts';
 import { joined } from '../runtime/bytes.ts';
 import type { InputSource, OrganizationInput } from '../runtime/input-scheduler.ts';
-import type { BusyPoll } from './busy-poll.ts';
+import { SocketReader } from '../runtime/reused-read-buffers.ts';
 import { SessionState } from './session-state.ts';
-import { requestCancel } from './socket/cancel-request.ts';
-import { type BackendLogin, type LoggedIn, logIn } from './socket/login.ts';
 
 /** The present user of the connection: a relay, a statement, or the pool while it is idle. */
 export interface BackendReceiver {
@@ -264,3 +267,233 @@ const KEEP_ALIVE_MS = 60_000;
 const SOON_MAX_BYTES = 8_192;
 /** Larger chunks of a result are subject to the input scheduler. */
 const SHORT_BYTES = 8_192;
+
+/** The address and credentials for a login to PostgreSQL. */
+export interface BackendLogin {
+  /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  /** The startup packet's `options`. They take precedence over `ALTER ROLE … SET`, and `RESET ALL` returns to them. */
+  readonly options?: string;
+  /** As in node:tls `connect`; absent: no TLS towards the backend. */
+  readonly ssl?: pg.ClientConfig['ssl'];
+  readonly connectTimeoutMs: number;
+}
+
+/** A session that has just begun. */
+interface LoggedIn {
+  readonly stream: Duplex;
+  /** Reads from the socket; absent with TLS. */
+  readonly reader: SocketReader | undefined;
+  readonly processId: number;
+  /** For cancel requests. */
+  readonly secretKey: number;
+  /** ParameterStatus values. */
+  readonly parameters: ReadonlyMap<string, string>;
+}
+
+/**
+ * Logs in with the driver `pg`, and takes the socket away from it.
+ * @param begun is called before the socket can have another event
+ * @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time
+ */
+function logIn<Session>(login: BackendLogin, begun: (session: LoggedIn) => Session): Promise<Session> {
+  const reader = login.ssl ? undefined : new SocketReader();
+  const client = new pg.Client({
+    ...(reader === undefined ? {} : { stream: () => reader.socket }),
+    host: login.host,
+    port: login.port,
+    user: login.user,
+    password: login.password,
+    database: login.database,
+    connectionTimeoutMillis: login.connectTimeoutMs,
+    keepAlive: true,
+    ...(login.options === undefined ? {} : { options: login.options }),
+    ssl: login.ssl ?? false,
+  });
+  return new Promise((resolve, reject) => {
+    const parameters = new Map<string, string>();
+    const driver = driverOf(client);
+    driver.on('parameterStatus', (message) => parameters.set(message.parameterName, message.parameterValue));
+    client.on('error', () => {});
+    client.connect((error: Error | null | undefined) => {
+      if (error) {
+        driver.stream.destroy();
+        reject(error);
+        return;
+      }
+      const { stream } = driver;
+      const { processID: processId, secretKey } = driverKeys(client);
+      for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
+      resolve(begun({ stream, reader, processId, secretKey, parameters }));
+    });
+  });
+}
+
+/** The parts of `pg`'s client that its types leave out: its connection, and the process id and secret key for cancel requests. */
+interface DriverConnection {
+  readonly stream: Duplex;
+  on(event: 'parameterStatus', listener: (message: { parameterName: string; parameterValue: string }) => void): void;
+}
+
+function driverOf(client: pg.Client): DriverConnection {
+  return (client as pg.Client & { readonly connection: DriverConnection }).connection;
+}
+
+function driverKeys(client: pg.Client): { readonly processID: number; readonly secretKey: number } {
+  return client as pg.Client & { readonly processID: number; readonly secretKey: number };
+}
+
+/** Where to send cancel requests, and whether with TLS. */
+interface CancelAddress {
+  /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly ssl?: pg.ClientConfig['ssl'];
+}
+
+const SSL_REQUEST = Buffer.from('0000000804d2162f', 'hex');
+
+/** A server with many clients that connect at once may refuse a connection: a Unix socket whose queue is full does so with EAGAIN. */
+const ATTEMPTS = 3;
+const ATTEMPT_DELAY_MS = 50;
+
+type Outcome = 'taken' | 'timed out' | 'not connected';
+
+/**
+ * Sends a cancel request, with TLS if the session uses it, so that the cancel key is not sent in clear. Tries again when the
+ * connection cannot be opened.
+ * @returns false when the server has not closed the connection in time; true also when the request could not be sent
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
+ */
+export async function requestCancel(address: CancelAddress, processId: number, secretKey: number, timeoutMs: number): Promise<boolean> {
+  const request = cancelRequest(processId, secretKey);
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    const outcome = await send(address, request, timeoutMs);
+    if (outcome !== 'not connected') return outcome === 'taken';
+    if (attempt < ATTEMPTS) await delay(ATTEMPT_DELAY_MS);
+  }
+  return true;
+}
+
+function send(address: CancelAddress, request: Buffer, timeoutMs: number): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const socket = openSocket(address);
+    let outcome: Outcome = 'not connected';
+    socket.setTimeout(timeoutMs, () => {
+      outcome = 'timed out';
+      socket.destroy();
+    });
+    socket.on('error', () => {}).on('close', () => resolve(outcome));
+    socket.on('connect', () => {
+      outcome = 'taken';
+      if (address.ssl) sendWithTls(socket, address, request);
+      else socket.resume().end(request);
+    });
+  });
+}
+
+function openSocket({ host, port }: CancelAddress): Socket {
+  return host.startsWith('/') ? netConnect(`${host}/.s.PGSQL.${port}`) : netConnect(port, host);
+}
+
+/** As the driver does at login: nothing is sent to a server without TLS, or with the wrong certificate. */
+function sendWithTls(socket: Socket, { host, ssl }: CancelAddress, request: Buffer): void {
+  socket.write(SSL_REQUEST);
+  socket.once('data', (answer: Buffer) => {
+    if (answer.toString('latin1') !== 'S') {
+      socket.destroy();
+      return;
+    }
+    // The driver makes the property `key` non-enumerable, so the spread does not copy it.
+    const { key, ...given } = typeof ssl === 'object' ? ssl : {};
+    const options = { host, ...given, ...(key === undefined ? {} : { key }), ...(isIP(host) === 0 ? { servername: host } : {}) };
+    const secure = tlsConnect({ ...options, socket }, () => secure.resume().end(request));
+    secure.on('error', () => socket.destroy()).on('close', () => socket.destroy());
+  });
+}
+
+/** How many requests in a row must have run without contention for processors. */
+const UNCONTENDED_REQUESTS = 100;
+
+/** A kind of input that the event loop waits for. */
+interface Wait {
+  /** Whether it arrived soon the last time. */
+  isShort: boolean;
+}
+
+/**
+ * Keeps the event loop polling while input is expected soon: the answer to a request, or the next request of a client that
+ * has just had an answer. Sleeping and being woken takes longer than many statements do, and other processes replace the
+ * contents of the processor's caches meanwhile. Polling costs processor time, so it is done only while there are processors for all
+ * busy sessions besides Postern's own, and only for input that arrived soon the last time. The load of other programs is not known.
+ * @see https://docs.kernel.org/virt/kvm/halt-polling.html for the same in hypervisors
+ */
+export class BusyPoll {
+  readonly #maxMs: number;
+  /** The number of processors, less the one that Postern uses. */
+  readonly #others: number;
+  readonly #answer: Wait = { isShort: true };
+  readonly #request: Wait = { isShort: true };
+  /** The number of sessions with a request that they have not begun to answer. */
+  #asked = 0;
+  /** The number of requests since there were last more busy sessions than processors. */
+  #uncontended = 0;
+  /** The input that is expected. */
+  #wait: Wait | undefined;
+  #since = 0;
+  #until = 0;
+  #isPolling = false;
+
+  /**
+   * @param maxMs how long the loop polls for one input; input that takes longer did not arrive soon
+   * @param processors the number of processors, including Postern's own
+   */
+  constructor(maxMs: number, processors = availableParallelism()) {
+    this.#maxMs = maxMs;
+    this.#others = processors - 1;
+  }
+
+  /** Called when a request is sent to an idle session. */
+  asked(): void {
+    this.#asked += 1;
+    if (this.#asked > this.#others) {
+      this.contended();
+      return;
+    }
+    this.#uncontended += 1;
+    this.#waitFor(this.#answer);
+  }
+
+  /** Called when a session has several requests at once: then several clients are active. */
+  contended(): void {
+    this.#uncontended = 0;
+    this.#wait = undefined;
+  }
+
+  /** Called when a session begins to answer, or is closed. The rest of a short answer arrives at once; the rest of a long one is not polled for. */
+  answered(): void {
+    this.#asked -= 1;
+    this.#waitFor(this.#asked > 0 ? this.#answer : this.#request);
+  }
+
+  #waitFor(next: Wait): void {
+    if (this.#uncontended < UNCONTENDED_REQUESTS) return;
+    const now = performance.now();
+    if (this.#wait !== undefined) this.#wait.isShort = now - this.#since <= this.#maxMs;
+    this.#wait = next;
+    this.#since = now;
+    this.#until = next.isShort ? now + this.#maxMs : 0;
+    if (this.#isPolling || !next.isShort) return;
+    this.#isPolling = true;
+    setImmediate(this.#poll);
+  }
+
+  readonly #poll = (): void => {
+    if (this.#uncontended >= UNCONTENDED_REQUESTS && performance.now() < this.#until) setImmediate(this.#poll);
+    else this.#isPolling = false;
+  };
+}

@@ -1,11 +1,13 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
+import { queryMessage } from '../protocol/frontend.ts';
 import { type ReplyHandler, ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 import { type BackendConnection, NO_RECEIVER } from './connection.ts';
 
 const FRAMES = replyFrames(65_536);
 
-export interface OwnRequest {
+interface OwnRequest {
   /** Frontend messages; each request ends with a Query or Sync. */
   readonly bytes: Buffer;
   /** How many ReadyForQuery messages the reply has. Default: one. */
@@ -64,4 +66,38 @@ export function readReply(backend: BackendConnection, { bytes, requests = 1, par
 
 function lost(cause?: Error): ServiceError {
   return new ServiceError('backend_lost', 'the connection to the database server was lost', { cause });
+}
+
+/**
+ * Runs Postern's own statements on an idle session, whose receiver is detached.
+ * @param more another query to run after the first one, even if that fails
+ * @returns the last statement's command tag, e.g. `SELECT 1`
+ * @throws as {@link readReply}
+ */
+export function runCommand(backend: BackendConnection, sql: string, more?: string): Promise<string> {
+  const texts = more === undefined ? [sql] : [sql, more];
+  return readReply(backend, { bytes: Buffer.concat(texts.map((text) => queryMessage(text))), requests: texts.length });
+}
+
+const RESET_TIMEOUT_MS = 5_000;
+
+/**
+ * Discards the state of a session: settings, temporary tables, prepared statements,
+ * cursors, LISTEN, advisory locks. Settings return to those of the startup packet.
+ * @returns false when the session failed or did not answer in time; it must not be used again
+ * @see https://www.postgresql.org/docs/current/sql-discard.html
+ */
+export async function discardState(backend: BackendConnection): Promise<boolean> {
+  const timer = new AbortController();
+  const late = delay(RESET_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false);
+  // A statement_timeout that expires as DISCARD ALL ends may fail the next statement, so an empty one follows.
+  const discarded = runCommand(backend, 'DISCARD ALL', '').then(
+    () => true,
+    () => false,
+  );
+  const ok = await Promise.race([discarded, late]);
+  timer.abort();
+  backend.receiver = NO_RECEIVER;
+  if (ok) backend.session.clear();
+  return ok;
 }

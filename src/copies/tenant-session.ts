@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword } from '../auth/derived-secrets.ts';
 import type { BackendConnection } from '../backend/connection.ts';
-import { runCommand } from '../backend/run-command.ts';
+import { runCommand } from '../backend/own-request.ts';
 import type { Placement } from '../catalog/organization.ts';
 import type { ServedCluster, ServedPlacement } from '../router/clusters/served-cluster.ts';
 import { type CopyOptions, FOR_MOVE } from './copy-options.ts';

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
-import type { StatementLatency } from '../backend/statement-latency.ts';
+import type { StatementLatency } from '../backend/session-state.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import { registryOf, type StatementRegistry } from './statement-registry.ts';

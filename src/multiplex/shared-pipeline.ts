@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { NO_RECEIVER } from '../backend/connection.ts';
-import type { LatencyBaseline } from '../backend/statement-latency.ts';
+import type { LatencyBaseline } from '../backend/session-state.ts';
 import type { Lease } from '../router/leases/lease.ts';
 import { Deadline } from '../runtime/event-loop.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';

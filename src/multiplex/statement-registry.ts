@@ -1,5 +1,4 @@
-import { newServerStatement, type ServerStatement } from '../backend/server-statement.ts';
-import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
+import { LatencyBaseline, newServerStatement, type ServerStatement, StatementLatency } from '../backend/session-state.ts';
 import type { Organization } from '../catalog/organization.ts';
 import { stringEnd } from '../protocol/framing.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';

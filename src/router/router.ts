@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../backend/connection.ts';
-import { readersPool } from '../backend/pool/organization-pool.ts';
-import { discardState } from '../backend/reset.ts';
+import { readersPool } from '../backend/organization-pool.ts';
+import { discardState } from '../backend/own-request.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';

@@ -1,5 +1,4 @@
-import type { BackendPermits } from '../backend/pool/permits-across-processes.ts';
-import type { PoolFairnessLimits } from '../backend/pool/pool-fairness.ts';
+import type { BackendPermits, PoolFairnessLimits } from '../backend/organization-pool.ts';
 import type { BackingPostgres } from '../backing-postgres.ts';
 import type { ServiceLimits } from '../service-limits.ts';
 

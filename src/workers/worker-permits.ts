@@ -1,4 +1,4 @@
-import type { BackendPermits } from '../backend/pool/permits-across-processes.ts';
+import type { BackendPermits } from '../backend/organization-pool.ts';
 import { backendsOf } from './messages.ts';
 import { tellSupervisor } from './tell-supervisor.ts';
 

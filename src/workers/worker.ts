@@ -1,4 +1,4 @@
-import { reservedOf } from '../backend/pool/pool-fairness.ts';
+import { reservedOf } from '../backend/organization-pool.ts';
 import type { Config } from '../config.ts';
 import { BothLimits, SharedLimit } from '../runtime/count-limit.ts';
 import { type Service, startService } from '../service.ts';

@@ -112,7 +112,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'backend-read-buffer',
     about: 'each backend’s socket reading into one buffer',
-    replacement: { module: 'src/backend/socket/login.js', text: 'login.ssl ? undefined : new SocketReader()', by: 'undefined' },
+    replacement: { module: 'src/backend/connection.js', text: 'login.ssl ? undefined : new SocketReader()', by: 'undefined' },
   },
   {
     name: 'input-turns',

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../src/backend/session-state.ts';
 import { readConfig } from '../../src/config.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Doors, doorsAt, type TestOrganization } from '../support/doors.ts';

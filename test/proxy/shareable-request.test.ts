@@ -3,8 +3,7 @@ import { hasNoTraits, shareableRequest } from '../../proxy/multiplex/shareable-r
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
-import { newServerStatement } from '../../src/backend/server-statement.ts';
-import { NO_SETTINGS } from '../../src/backend/session-state.ts';
+import { NO_SETTINGS, newServerStatement } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { NO_OPTIONS, NO_TRAITS } from '../../src/syntax/session-traits.ts';

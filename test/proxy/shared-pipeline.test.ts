@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../src/backend/session-state.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';
 import { WireClient } from '../conversations/wire-client.ts';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditedText } from '../../proxy/inspection/query-inspection.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
-import { newServerStatement } from '../../src/backend/server-statement.ts';
+import { newServerStatement } from '../../src/backend/session-state.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { NO_TRAITS } from '../../src/syntax/session-traits.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';

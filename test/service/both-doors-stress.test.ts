@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../src/backend/session-state.ts';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';

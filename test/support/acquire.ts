@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { OpenBackend } from '../../src/backend/pool/organization-pool.ts';
-import type { Pool } from '../../src/backend/pool/pool.ts';
+import type { OpenBackend } from '../../src/backend/organization-pool.ts';
+import type { Pool } from '../../src/backend/pool.ts';
 import { ServiceError } from '../../src/errors.ts';
 
 /**

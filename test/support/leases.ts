@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
 import { BackendConnection } from '../../src/backend/connection.ts';
-import { Pool } from '../../src/backend/pool/pool.ts';
+import { Pool } from '../../src/backend/pool.ts';
 import { Lease } from '../../src/router/leases/lease.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';

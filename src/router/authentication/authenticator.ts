@@ -1,7 +1,7 @@
 import { channelSecret, channelsOf } from '../../auth/derived-secrets.ts';
 import { mockVerifiers, type ScramOffer } from '../../auth/scram.ts';
 import { digestApiKey, inNetworks, isWellFormedApiKey, parseAddress } from '../../auth/tokens.ts';
-import { readersPool } from '../../backend/pool/organization-pool.ts';
+import { readersPool } from '../../backend/organization-pool.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../../catalog/credentials.ts';
 import type { Organization } from '../../catalog/organization.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolSnapshot } from '../../backend/pool/pool-fairness.ts';
+import type { PoolSnapshot } from '../../backend/organization-pool.ts';
 import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
 import type { Placement } from '../../catalog/organization.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Pool } from '../../backend/pool/pool.ts';
-import { runCommand } from '../../backend/run-command.ts';
+import { runCommand } from '../../backend/own-request.ts';
+import type { Pool } from '../../backend/pool.ts';
 import type { PgLocks } from '../../catalog/control-pool.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ObservationHandlers, Observe } from '../../observation.ts';

@@ -1,8 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { BackendPermits } from '../../backend/pool/permits-across-processes.ts';
-import { Pool } from '../../backend/pool/pool.ts';
-import type { PoolFairnessLimits } from '../../backend/pool/pool-fairness.ts';
+import type { BackendPermits, PoolFairnessLimits } from '../../backend/organization-pool.ts';
+import { Pool } from '../../backend/pool.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
 import type { Placement } from '../../catalog/organization.ts';

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Waiter } from '../../backend/pool/organization-pool.ts';
+import type { Waiter } from '../../backend/organization-pool.ts';
 import { ServiceError } from '../../errors.ts';
 import type { CustomOptions } from '../../syntax/session-traits.ts';
 import { ClusterDownError, type ServedCluster } from '../clusters/served-cluster.ts';

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Pool } from '../../backend/pool/pool.ts';
+import type { Pool } from '../../backend/pool.ts';
 import type { Reservation } from '../../backend/session-state.ts';
 import type { Observe } from '../../observation.ts';
 import { type MemoryBudget, MemoryReservation } from '../../runtime/memory-budget.ts';

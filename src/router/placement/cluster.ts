@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { BackendLogin } from '../../backend/socket/login.ts';
+import type { BackendLogin } from '../../backend/connection.ts';
 import type { ControlConnection } from '../../catalog/control-pool.ts';
 import type { AdminLogin, RoleLogin, TlsFiles } from './server/admin-login.ts';
 import type { SharedFacts } from './shared-database/shared-database-setup.ts';

@@ -1,6 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type ServerStatement, type Staleness, stalenessOf } from '../../backend/server-statement.ts';
-import type { LatencyBaseline, StatementLatency } from '../../backend/statement-latency.ts';
+import {
+  type LatencyBaseline,
+  type ServerStatement,
+  type Staleness,
+  type StatementLatency,
+  stalenessOf,
+} from '../../backend/session-state.ts';
 import type { StatementCounter } from '../../catalog/statement-counters.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';

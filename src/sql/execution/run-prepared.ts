@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Staleness } from '../../backend/server-statement.ts';
+import type { Staleness } from '../../backend/session-state.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';

@@ -1,4 +1,4 @@
-import type { ServerStatement } from '../../backend/server-statement.ts';
+import type { ServerStatement } from '../../backend/session-state.ts';
 import { type FieldDescription, type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/backend.ts';
 import { FLUSH } from '../../protocol/frontend.ts';
 import type { Edits } from '../../syntax/edits.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { BusyPoll } from '../../../src/backend/busy-poll.ts';
+import { BusyPoll } from '../../../src/backend/connection.ts';
 
 /** Many turns of the faked loop, each of which takes a millisecond. */
 const MAX_MS = 100;

@@ -3,7 +3,7 @@ import { linkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { requestCancel } from '../../../src/backend/socket/cancel-request.ts';
+import { requestCancel } from '../../../src/backend/connection.ts';
 import { makeScratch } from '../../support/scratch.ts';
 
 it('is sent again to a server that has refused the connection at first', async () => {

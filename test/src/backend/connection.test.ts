@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { BusyPoll } from '../../../src/backend/busy-poll.ts';
-import type { BackendConnection } from '../../../src/backend/connection.ts';
+import { type BackendConnection, BusyPoll } from '../../../src/backend/connection.ts';
 import { eventually } from '../../support/eventually.ts';
 import { openScriptedBackend, type ScriptedBackend } from '../../support/scripted-backend.ts';
 

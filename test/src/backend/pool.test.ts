@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, inject, it, onTestFinished, vi } from 'vitest';
 import { BackendConnection } from '../../../src/backend/connection.ts';
-import type { OpenBackend } from '../../../src/backend/pool/organization-pool.ts';
-import { Pool, type PoolLimits } from '../../../src/backend/pool/pool.ts';
-import { runCommand } from '../../../src/backend/run-command.ts';
+import type { OpenBackend } from '../../../src/backend/organization-pool.ts';
+import { runCommand } from '../../../src/backend/own-request.ts';
+import { Pool, type PoolLimits } from '../../../src/backend/pool.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import type { CustomOptions } from '../../../src/syntax/session-traits.ts';
 import { acquire } from '../../support/acquire.ts';

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { newServerStatement } from '../../../src/backend/server-statement.ts';
-import { newPreparedStatements } from '../../../src/backend/session-state.ts';
+import { newPreparedStatements, newServerStatement } from '../../../src/backend/session-state.ts';
 
 const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((sql) => newServerStatement(Buffer.from(`${sql}\0\0\0`))) as [
   Statement,

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ReplyQueue } from '../../../src/backend/reply-queue.ts';
-import { Disposition, Request, type RequestKind } from '../../../src/backend/reply-queue-entries.ts';
+import { Disposition, ReplyQueue, Request, type RequestKind } from '../../../src/backend/reply-queue.ts';
 
 const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
 

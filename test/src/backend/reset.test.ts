@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { discardState } from '../../../src/backend/reset.ts';
+import { discardState } from '../../../src/backend/own-request.ts';
 import { eventually } from '../../support/eventually.ts';
 import { queryMessage } from '../../support/raw-session.ts';
 import { openScriptedBackend, type ScriptedBackend } from '../../support/scripted-backend.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-state.ts';
 
 function latencyAfter(...durationsMs: readonly number[]): StatementLatency {
   const latency = new StatementLatency();

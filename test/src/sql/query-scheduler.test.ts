@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { BackendConnection } from '../../../src/backend/connection.ts';
-import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-state.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { registryOf } from '../../../src/multiplex/statement-registry.ts';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-state.ts';
 import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { SharedPipeline } from '../../../src/multiplex/shared-pipeline.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/run-command.ts';
+import { runCommand } from '../../../backend/own-request.ts';
 import type { Placement } from '../../../catalog/organization.ts';
 import { codeOf } from '../../../protocol/backend.ts';
 import type { Cluster } from '../cluster.ts';

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { rolePassword } from '../../../auth/derived-secrets.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/run-command.ts';
+import { runCommand } from '../../../backend/own-request.ts';
 import type { Placement } from '../../../catalog/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { Observe } from '../../../observation.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/run-command.ts';
+import { runCommand } from '../../../backend/own-request.ts';
 
 /** An object that a role owns, as identified by pg_identify_object. */
 interface Owned {

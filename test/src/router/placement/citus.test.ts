@@ -6,7 +6,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { parseCommand } from '../../../../src/admin/commands.ts';
 import { openOperator } from '../../../../src/admin/open-operator.ts';
-import { runCommand } from '../../../../src/backend/run-command.ts';
+import { runCommand } from '../../../../src/backend/own-request.ts';
 import { readConfig } from '../../../../src/config.ts';
 import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';
 import type { Cluster } from '../../../../src/router/placement/cluster.ts';

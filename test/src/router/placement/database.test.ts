@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rolePassword } from '../../../../src/auth/derived-secrets.ts';
-import { runCommand } from '../../../../src/backend/run-command.ts';
+import { runCommand } from '../../../../src/backend/own-request.ts';
 import type { Placement } from '../../../../src/catalog/organization.ts';
 import { ServiceError } from '../../../../src/errors.ts';
 import type { Observation } from '../../../../src/observation.ts';

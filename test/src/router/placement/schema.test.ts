@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { channelSecret, channelsOf, formerChannelsOf, rolePassword } from '../../../../src/auth/derived-secrets.ts';
-import { runCommand } from '../../../../src/backend/run-command.ts';
+import { runCommand } from '../../../../src/backend/own-request.ts';
 import type { Placement } from '../../../../src/catalog/organization.ts';
 import type { Observation } from '../../../../src/observation.ts';
 import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';

@@ -1,19 +1,21 @@
 import { performance } from 'node:perf_hooks';
-import { ServiceError } from '../../errors.ts';
-import type { Observe } from '../../observation.ts';
-import { InputScheduler } from '../../runtime/input-scheduler.ts';
-import type { CustomOptions } from '../../syntax/session-traits.ts';
-import { BusyPoll } from '../busy-poll.ts';
-import { type BackendConnection, NO_RECEIVER } from '../connection.ts';
-import { discardState } from '../reset.ts';
-import type { Reservation } from '../session-state.ts';
-import { BackendOpener } from './backend-opener.ts';
-import { Terminations } from './backend-termination.ts';
-import type { OrganizationPool, Waiter } from './organization-pool.ts';
-import type { BackendPermits } from './permits-across-processes.ts';
-import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
-import { QueueTimeout } from './queue-timeout.ts';
-import { isServerFull, ServerFullRetries } from './server-full-retries.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../errors.ts';
+import type { Observe } from '../observation.ts';
+import { InputScheduler } from '../runtime/input-scheduler.ts';
+import type { CustomOptions } from '../syntax/session-traits.ts';
+import { type BackendConnection, BusyPoll, NO_RECEIVER } from './connection.ts';
+import {
+  type BackendPermits,
+  type OrganizationPool,
+  PoolFairness,
+  type PoolFairnessLimits,
+  type PoolSnapshot,
+  type Waiter,
+} from './organization-pool.ts';
+import { discardState } from './own-request.ts';
+import type { Reservation } from './session-state.ts';
+import { Terminations } from './termination.ts';
 
 /** A session that has been idle for this long is not expected to be used soon. */
 const UNUSED_MS = 100;
@@ -434,4 +436,198 @@ const DONE = Promise.resolve();
 
 function shuttingDown(): ServiceError {
   return new ServiceError('shutting_down', 'terminating connection due to administrator command');
+}
+
+/** Opens sessions when there is a slot for them: by the limit that several processes share, and by that of the server. */
+class BackendOpener {
+  readonly #permits: BackendPermits | undefined;
+  readonly #closing: AbortSignal;
+  readonly #ending = new EndingBackends();
+
+  /** @param permits undefined: the limits are this process's alone */
+  constructor(permits: BackendPermits | undefined, closing: AbortSignal) {
+    this.#permits = permits;
+    this.#closing = closing;
+  }
+
+  /**
+   * @returns undefined if nobody waits for a session any more when it may be opened
+   * @throws what the waiter's `open` throws
+   */
+  async open(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
+    if (this.#permits === undefined) return this.#openWhenFree(own, waiter);
+    if (!(await this.#permits.acquire(own.organizationId, () => own.waiters > 0))) return undefined;
+    try {
+      return await this.#openWhenFree(own, waiter);
+    } catch (error) {
+      this.freed(own);
+      throw error;
+    }
+  }
+
+  /** If the server has no free connection slots, it may have some when sessions have ended that were closed just now. */
+  async #openWhenFree(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection> {
+    for (;;) {
+      try {
+        return await waiter.open(this.#closing);
+      } catch (error) {
+        const isFull = error instanceof ServiceError && error.kind === 'too_many_connections';
+        const ended = isFull && own.waiters > 0 ? this.#ending.next() : undefined;
+        if (ended === undefined) throw error;
+        await ended;
+      }
+    }
+  }
+
+  /** The session has been closed; its process may still be ending. */
+  ending(backend: BackendConnection): void {
+    this.#ending.add(backend);
+  }
+
+  /** The organization has one session less. */
+  freed(own: OrganizationPool): void {
+    this.#permits?.release(own.organizationId);
+  }
+}
+
+/** A backend that has been idle ends in milliseconds, unless the server does not answer. */
+const LONGEST_MS = 1_000;
+
+/** Backends that have been told to end. Until their processes have, the server counts them, and may refuse others. */
+class EndingBackends {
+  readonly #backends = new Set<BackendConnection>();
+
+  add(backend: BackendConnection): void {
+    if (backend.isGone) return;
+    this.#backends.add(backend);
+    void backend.gone.then(() => this.#backends.delete(backend));
+  }
+
+  /** @returns what resolves when one has ended, or hangs; undefined if there is none */
+  next(): Promise<unknown> | undefined {
+    if (this.#backends.size === 0) return undefined;
+    return Promise.race([...[...this.#backends].map(({ gone }) => gone), delay(LONGEST_MS, undefined, { ref: false })]);
+  }
+}
+
+/** How often a full server is asked for a session. Each try costs it a process for a moment. */
+const TRY_EVERY_MS = 200;
+
+/**
+ * Opens sessions for waiting clients after the server has refused one because it has no connection slots free. Other programs may hold the
+ * slots, and do not tell when they release one. So one pool after another tries again, until a session is opened or no client waits.
+ */
+class ServerFullRetries {
+  /** In the order in which they try. */
+  readonly #pools = new Set<OrganizationPool>();
+  readonly #tryAgain: (pool: OrganizationPool) => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param tryAgain opens one session for this pool, and reports by {@link refused} or {@link opened} */
+  constructor(tryAgain: (pool: OrganizationPool) => void) {
+    this.#tryAgain = tryAgain;
+  }
+
+  refused(pool: OrganizationPool): void {
+    this.#pools.add(pool);
+    this.#timer ??= setTimeout(() => this.#next(), TRY_EVERY_MS).unref();
+  }
+
+  /** The server had a slot, and may have more. */
+  opened(): void {
+    if (this.#pools.size > 0) this.#next();
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#pools.clear();
+  }
+
+  #next(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    for (const pool of this.#pools) {
+      this.#pools.delete(pool);
+      if (pool.waiters === 0) {
+        pool.refusedAt = undefined;
+        continue;
+      }
+      // It is the last in the line now, if it is refused again.
+      this.refused(pool);
+      this.#tryAgain(pool);
+      return;
+    }
+  }
+}
+
+/**
+ * Whether the server has no connection slots free. If only this role has reached its CONNECTION LIMIT, sessions of others do not matter.
+ * @see https://github.com/postgres/postgres/blob/REL_18_STABLE/src/backend/utils/init/miscinit.c
+ */
+function isServerFull({ kind, cause }: ServiceError): boolean {
+  const isOfRole = cause instanceof Error && 'routine' in cause && cause.routine === 'InitializeSessionUserId';
+  return kind === 'too_many_connections' && !isOfRole;
+}
+
+/** The pools whose waiters may wait too long. */
+interface TimedQueues {
+  all(): Iterable<OrganizationPool>;
+  /** Fails the first waiter. */
+  fail(own: OrganizationPool, error: ServiceError): void;
+}
+
+/** Ends waits for a backend that last too long. One timer, for who has waited longest, is set while anybody waits. */
+class QueueTimeout {
+  readonly #timeoutMs: number;
+  readonly #queues: TimedQueues;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(timeoutMs: number, queues: TimedQueues) {
+    this.#timeoutMs = timeoutMs;
+    this.#queues = queues;
+  }
+
+  /** Called when somebody has begun to wait. */
+  start(): void {
+    this.#timer ??= setTimeout(() => this.#passed(), this.#timeoutMs).unref();
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #passed(): void {
+    this.#timer = undefined;
+    const oldest = performance.now() - this.#timeoutMs;
+    let next = Number.POSITIVE_INFINITY;
+    for (const own of [...this.#queues.all()]) {
+      while (own.waitingSince <= oldest) this.#queues.fail(own, timedOut(own, this.#timeoutMs));
+      next = Math.min(next, own.waitingSince);
+    }
+    if (next === Number.POSITIVE_INFINITY) return;
+    // A client that began to wait meanwhile may have set the timer, for a later time. A timer may fire slightly early.
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#passed(), Math.max(1, next - oldest)).unref();
+  }
+}
+
+/** The error of a client that has waited too long for a backend. It says what keeps the organization's backends busy. */
+function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
+  const pinned = pinsOf(own);
+  const refused = own.refusedAt === undefined ? '' : ' The server has no connection slots free.';
+  const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
+  return new ServiceError('pool_timeout', 'no backend became free in time', {
+    detail: `Waited ${waitedMs} ms.${refused}${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
+    hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
+    retryAfterS: 1,
+  });
+}
+
+/** How many backends are pinned to sessions, and why; undefined if none is. */
+function pinsOf({ leased, size }: OrganizationPool): string | undefined {
+  const counts = new Map<string, number>();
+  const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));
+  for (const reason of pinned.flatMap((reasons) => [...reasons])) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const reasons = [...counts].sort(([, some], [, others]) => others - some).map(([reason, count]) => `${reason} ${count}`);
+  return pinned.length === 0 ? undefined : `${pinned.length} of ${size} backends are pinned to sessions: ${reasons.join(', ')}.`;
 }

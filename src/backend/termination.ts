@@ -1,8 +1,8 @@
-import type { Observe } from '../../observation.ts';
-import { PostgresError } from '../../protocol/backend.ts';
-import type { BackendConnection } from '../connection.ts';
-import { runCommand } from '../run-command.ts';
+import type { Observe } from '../observation.ts';
+import { PostgresError } from '../protocol/backend.ts';
+import type { BackendConnection } from './connection.ts';
 import type { Leaving, OrganizationPool } from './organization-pool.ts';
+import { runCommand } from './own-request.ts';
 
 /** How long a session may take to end after a cancel request or the end of its connection. */
 const END_TIMEOUT_MS = 1_000;
