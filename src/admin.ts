@@ -6,7 +6,7 @@ import { UsageError } from './admin/usage-error.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { EmbeddedError } from './embedded/embedded-error.ts';
 import { ServiceError } from './errors.ts';
-import { ClusterError } from './router/placement/cluster.ts';
+import { ClusterError } from './placement/cluster.ts';
 
 /** `postern admin …`: commands for operators, run beside the service and with the same environment. */
 try {

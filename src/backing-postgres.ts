@@ -2,7 +2,7 @@ import type { Config } from './config.ts';
 import { findRunningServer } from './embedded/running-server.ts';
 import { startEmbedded } from './embedded.ts';
 import type { Observe } from './observation.ts';
-import type { AdminLogin } from './router/placement/server/admin-login.ts';
+import type { AdminLogin } from './placement/admin-connection.ts';
 
 /** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
 export interface BackingPostgres {

@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import type { Observe, Origin } from './observation.ts';
+import { readerOf } from './placement/reader-role.ts';
+import { connectionLimitFor, limitConnections } from './placement/roles.ts';
 import type { SignUps } from './router/accounts/sign-ups.ts';
 import type { ServedCluster } from './router/clusters/served-cluster.ts';
 import type { Clones } from './router/moves/clones.ts';
 import type { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import type { Operator } from './router/operator.ts';
-import { connectionLimitFor, limitConnections } from './router/placement/roles/connection-limits.ts';
-import { readerOf } from './router/placement/roles/reader-role.ts';
 
 const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;

@@ -3,7 +3,7 @@ import { type Config, ConfigError, readConfig, unknownVariables } from './config
 import { EmbeddedError } from './embedded/embedded-error.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver, standardOutput } from './observers/log.ts';
-import { ClusterError } from './router/placement/cluster.ts';
+import { ClusterError } from './placement/cluster.ts';
 import { type Service, type ServiceOptions, startService } from './service.ts';
 import { startWorkers, type Workers } from './workers/supervisor.ts';
 

@@ -1,5 +1,5 @@
 import { NAME_RULES, parseEmail } from '../catalog/organization.ts';
-import type { Address } from '../router/placement/shared-database/citus/address.ts';
+import type { Address } from '../placement/citus.ts';
 import { printable } from './terminal-output.ts';
 import { UsageError } from './usage-error.ts';
 

@@ -3,15 +3,11 @@ import type { Organization } from '../catalog/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
-import type { Cluster } from '../router/placement/cluster.ts';
-import { type ClusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
-import { type AdminLogin, parseUrl } from '../router/placement/server/admin-login.ts';
-import { withSession } from '../router/placement/server/admin-session.ts';
-import type { Address } from '../router/placement/shared-database/citus/address.ts';
-import { disableWorker } from '../router/placement/shared-database/citus/disabled-workers.ts';
-import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
-import { moveSchema } from '../router/placement/shared-database/citus/move-schema.ts';
-import { setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
+import { type AdminLogin, parseUrl, withSession } from '../placement/admin-connection.ts';
+import { type Address, hasCitus } from '../placement/citus.ts';
+import { disableWorker, moveSchema, setUpCitus } from '../placement/citus-setup.ts';
+import type { Cluster } from '../placement/cluster.ts';
+import { type ClusterOptions, findCluster } from '../placement/cluster-setup.ts';
 
 export interface CitusOptions {
   readonly catalog: Pick<Catalog, 'clusters' | 'moves'>;

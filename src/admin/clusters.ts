@@ -1,10 +1,9 @@
 import type { ClusterRegistry, ClusterSettings, CountedCluster } from '../catalog/clusters.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
-import type { Cluster } from '../router/placement/cluster.ts';
-import { type ClusterOptions, prepareCluster } from '../router/placement/cluster-setup.ts';
-import { type AdminLogin, parseUrl } from '../router/placement/server/admin-login.ts';
-import { withSession } from '../router/placement/server/admin-session.ts';
+import { type AdminLogin, parseUrl, withSession } from '../placement/admin-connection.ts';
+import type { Cluster } from '../placement/cluster.ts';
+import { type ClusterOptions, prepareCluster } from '../placement/cluster-setup.ts';
 import { table } from './terminal-output.ts';
 
 /** A cluster that somebody wants to add. */

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 import type { Organization } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
+import type { Address } from '../placement/citus.ts';
 import type { Changed } from '../router/operator.ts';
-import type { Address } from '../router/placement/shared-database/citus/address.ts';
 import { addressesOf, addressOf, emailOf, lifetimeMsOf, nameOf } from './arguments.ts';
 import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';

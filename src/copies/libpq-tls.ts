@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import type pg from 'pg';
-import type { Cluster } from '../router/placement/cluster.ts';
+import type { Cluster } from '../placement/cluster.ts';
 
 /** `require`: with TLS, whoever answers. */
 export type SslMode = 'require' | 'verify-ca' | 'verify-full';

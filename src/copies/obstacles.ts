@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
-import type { Platform } from '../router/placement/server/platform-sessions.ts';
+import type { Platform } from '../placement/cluster.ts';
 
 /** Whether an object has not been made together with another one, as the constructors of a range type are, or what an extension has. */
 const onItsOwn = (catalog: string, oid: string) => `NOT EXISTS (SELECT FROM pg_catalog.pg_depend i

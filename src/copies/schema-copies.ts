@@ -1,12 +1,12 @@
 import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
+import { hasCitus } from '../placement/citus.ts';
+import { asServiceError } from '../placement/cluster.ts';
+import { roleExists } from '../placement/platform-role.ts';
+import { readerOf } from '../placement/reader-role.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
 import type { ServedCluster } from '../router/clusters/served-cluster.ts';
 import type { CopyData, SchemaCopying } from '../router/moves/clones.ts';
-import { readerOf } from '../router/placement/roles/reader-role.ts';
-import { roleExists } from '../router/placement/roles/role-exists.ts';
-import { asServiceError } from '../router/placement/server/platform-sessions.ts';
-import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
 import { clientText } from '../router/schema-rewriting/server-text.ts';
 import type { CopyOptions } from './copy-options.ts';
 import { copyOrganization } from './copy-organization.ts';

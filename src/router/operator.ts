@@ -3,9 +3,9 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { noOrganization, type Organization, type OrganizationStatus } from '../catalog/organization.ts';
 import type { NewInvitation } from '../catalog/sign-ups.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
+import { describeProcesses, type RunningProcess, StillRunningError } from '../placement/roles.ts';
 import { mintKey } from './accounts/mint-key.ts';
 import type { Clusters } from './clusters/clusters.ts';
-import { describeProcesses, type RunningProcess, StillRunningError } from './placement/roles/role-sessions.ts';
 import type { Tenant } from './tenant.ts';
 
 /** The key that an organization has asked with. */

@@ -1,5 +1,5 @@
 import type { Placement } from '../catalog/organization.ts';
-import { readerOf } from '../router/placement/roles/reader-role.ts';
+import { readerOf } from '../placement/reader-role.ts';
 import type { SqlSession } from './session/sql-session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect } from 'vitest';
 import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
-import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
+import type { Address } from '../../src/placement/citus.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Doors, doorsAt, type TestOrganization } from '../support/doors.ts';
 import { asSuperuser, CONTROL_DATABASE, COORDINATOR_URL, clear, type Relay, relayTo, workerAddresses } from './nodes.ts';

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import pg from 'pg';
-import { parseUrl } from '../../src/router/placement/server/admin-login.ts';
-import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
+import { parseUrl } from '../../src/placement/admin-connection.ts';
+import type { Address } from '../../src/placement/citus.ts';
 
 export const COORDINATOR_URL = process.env.POSTERN_TEST_CITUS_URL ?? '';
 export const CONTROL_DATABASE = 'citus_test_control';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
+import type { Address } from '../../src/placement/citus.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { doors, operator, relay, rows, useCitus, workerOf, workers } from './installation.ts';

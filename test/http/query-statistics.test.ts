@@ -7,7 +7,7 @@ import { ControlPool } from '../../src/catalog/control-pool.ts';
 import { provideQueryStatistics, TextFileWatch } from '../../src/catalog/query-statistics.ts';
 import { readConfig } from '../../src/config.ts';
 import type { Observation } from '../../src/observation.ts';
-import { clusterOptions, prepareCluster } from '../../src/router/placement/cluster-setup.ts';
+import { clusterOptions, prepareCluster } from '../../src/placement/cluster-setup.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { makeOwnCluster } from '../support/own-cluster.ts';
 import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';

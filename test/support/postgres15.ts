@@ -5,7 +5,7 @@ import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
-import { waitForServer } from '../../src/router/placement/server/wait-for-server.ts';
+import { waitForServer } from '../../src/placement/admin-connection.ts';
 import type { TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { findBinaries } from '../../src/embedded/binaries.ts';
 import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
-import { waitForServer } from '../../src/router/placement/server/wait-for-server.ts';
+import { waitForServer } from '../../src/placement/admin-connection.ts';
 import { makeScratch } from './scratch.ts';
 
 const run = promisify(execFile);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readerOf } from '../../../src/router/placement/roles/reader-role.ts';
+import { readerOf } from '../../../src/placement/reader-role.ts';
 import { ADVICE_MAX, giveAdvice } from '../../../src/sql/inspection/advice/give-advice.ts';
 import { RULE_NAMES, SEVERITIES } from '../../../src/sql/inspection/advice/rule.ts';
 import { tenantOf } from '../../request-context.ts';

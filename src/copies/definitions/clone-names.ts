@@ -1,5 +1,5 @@
 import type { Placement } from '../../catalog/organization.ts';
-import { readerOf } from '../../router/placement/roles/reader-role.ts';
+import { readerOf } from '../../placement/reader-role.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { applyEdits, applyEditsToBytes, type Edits } from '../../syntax/edits.ts';
 import { introducesSchemas, keywordAt, type LiteralMeaning, NestedEdits, type Scope, SqlReader } from '../../syntax/names.ts';

@@ -1,9 +1,8 @@
 import pg from 'pg';
-import { MAKE_PUBLIC } from '../../router/placement/own-database/database-provisioner.ts';
-import { defaultPrivilegesOf } from '../../router/placement/own-database/default-privilege-statements.ts';
-import { readerOf } from '../../router/placement/roles/reader-role.ts';
-import { roleExists } from '../../router/placement/roles/role-exists.ts';
-import { applySettings, readSettings } from '../../router/placement/roles/role-settings.ts';
+import { defaultPrivilegesOf, MAKE_PUBLIC } from '../../placement/database.ts';
+import { roleExists } from '../../placement/platform-role.ts';
+import { readerOf } from '../../placement/reader-role.ts';
+import { applySettings, readSettings } from '../../placement/roles.ts';
 import type { OpenPlacement } from '../tenant-session.ts';
 import { forClone } from './clone-names.ts';
 import { isClone, renameInRoutines } from './restore-definitions.ts';

@@ -7,8 +7,8 @@ import type { FormerKey, Credential as KnownCredential } from '../../catalog/cre
 import type { Organization } from '../../catalog/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Actor, Observe, Origin } from '../../observation.ts';
+import { asReader } from '../../placement/reader-role.ts';
 import type { Clusters } from '../clusters/clusters.ts';
-import { asReader } from '../placement/roles/reader-role.ts';
 import { clientText } from '../schema-rewriting/server-text.ts';
 import type { Tenant } from '../tenant.ts';
 import { FormerKeyError } from './former-key-error.ts';

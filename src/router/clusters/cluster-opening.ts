@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClusterRow } from '../../catalog/clusters.ts';
 import { readSecret } from '../../config.ts';
+import type { Cluster } from '../../placement/cluster.ts';
 import { textOf } from '../../protocol/backend.ts';
-import type { Cluster } from '../placement/cluster.ts';
 import { ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
 
 /** Sets up another server, or finds it set up. @throws ClusterError when it cannot be used */

@@ -2,10 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolSnapshot } from '../../backend/organization-pool.ts';
 import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
 import type { Placement } from '../../catalog/organization.ts';
+import type { Cluster } from '../../placement/cluster.ts';
+import { removeReplication } from '../../placement/replication-objects.ts';
+import type { RunningProcess } from '../../placement/roles.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
-import type { Cluster } from '../placement/cluster.ts';
-import { removeReplication } from '../placement/own-database/move-replication-objects.ts';
-import type { RunningProcess } from '../placement/roles/role-sessions.ts';
 import { ClusterOpening, type PrepareCluster } from './cluster-opening.ts';
 import { ClusterDownError, ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
 

@@ -1,7 +1,6 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import pg from 'pg';
-import type { AdminLogin } from '../placement/server/admin-login.ts';
-import { sessionConfig } from '../placement/server/admin-session.ts';
+import { type AdminLogin, sessionConfig } from '../../placement/admin-connection.ts';
 
 const ASK_EVERY_MS = 1_000;
 const TIMEOUT_MS = 3_000;

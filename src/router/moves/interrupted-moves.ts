@@ -2,8 +2,8 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { InterruptedMove } from '../../catalog/moves.ts';
 import type { Placement } from '../../catalog/organization.ts';
 import type { Observe } from '../../observation.ts';
+import { removeReplication } from '../../placement/replication-objects.ts';
 import type { Clusters } from '../clusters/clusters.ts';
-import { removeReplication } from '../placement/own-database/move-replication-objects.ts';
 
 /** The application_name of a mover's sessions with an organization's own role. */
 export const MOVER_NAME = 'postern move';

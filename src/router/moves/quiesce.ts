@@ -4,8 +4,8 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organization.ts';
 import type { Pause } from '../../catalog/pauses.ts';
 import { ServiceError } from '../../errors.ts';
+import { describeProcesses } from '../../placement/roles.ts';
 import type { ServedCluster } from '../clusters/served-cluster.ts';
-import { describeProcesses } from '../placement/roles/role-sessions.ts';
 
 /** How long the processes of the service may take to notice a pause, and transactions to end. */
 export const QUIET_WITHIN_MS = 5_000;

@@ -5,10 +5,9 @@ import { rolePassword, roleVerifier } from '../../../auth/derived-secrets.ts';
 import type { CopiedTable } from '../../../copies/contents.ts';
 import { type SslMode, sslModeOf } from '../../../copies/libpq-tls.ts';
 import { ServiceError } from '../../../errors.ts';
+import { type AdminLogin, sessionConfig } from '../../../placement/admin-connection.ts';
+import { noteSubscription, replicationName } from '../../../placement/replication-objects.ts';
 import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
-import { noteSubscription, replicationName } from '../../../router/placement/own-database/move-replication-objects.ts';
-import type { AdminLogin } from '../../../router/placement/server/admin-login.ts';
-import { sessionConfig } from '../../../router/placement/server/admin-session.ts';
 
 const POLL_MS = 20;
 /** How much the copy may lag when clients are paused, and how long it is waited for that. */

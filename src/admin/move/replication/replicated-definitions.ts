@@ -2,8 +2,8 @@ import type pg from 'pg';
 import type { CopiedTable } from '../../../copies/contents.ts';
 import { dumpDefinitions } from '../../../copies/definitions/pg-dump.ts';
 import { statementsOf } from '../../../copies/definitions/restore-definitions.ts';
+import { replicationName } from '../../../placement/replication-objects.ts';
 import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
-import { replicationName } from '../../../router/placement/own-database/move-replication-objects.ts';
 
 /** An organization's definitions at one time. */
 export interface Definitions {

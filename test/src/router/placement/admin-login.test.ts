@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sslModeOf, withTlsEnvironment } from '../../../../src/copies/libpq-tls.ts';
-import { parseUrl } from '../../../../src/router/placement/server/admin-login.ts';
+import { parseUrl } from '../../../../src/placement/admin-connection.ts';
 import { makeScratch, type Scratch } from '../../../support/scratch.ts';
 
 let scratch: Scratch;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sessionOptions } from '../../../../src/router/placement/backend-startup-options.ts';
+import { sessionOptions } from '../../../../src/placement/cluster.ts';
 
 const placement = { kind: 'database', cluster: 'default', database: 'org_1', schema: 'public', role: 'org_1' } as const;
 

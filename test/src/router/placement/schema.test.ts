@@ -4,11 +4,10 @@ import { channelSecret, channelsOf, formerChannelsOf, rolePassword } from '../..
 import { runCommand } from '../../../../src/backend/own-request.ts';
 import type { Placement } from '../../../../src/catalog/organization.ts';
 import type { Observation } from '../../../../src/observation.ts';
+import { type Cluster, Platform } from '../../../../src/placement/cluster.ts';
+import { prepareCluster } from '../../../../src/placement/cluster-setup.ts';
+import { ProvisionerByKind } from '../../../../src/placement/provisioner-by-kind.ts';
 import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';
-import type { Cluster } from '../../../../src/router/placement/cluster.ts';
-import { prepareCluster } from '../../../../src/router/placement/cluster-setup.ts';
-import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
-import { Platform } from '../../../../src/router/placement/server/platform-sessions.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { inThisPart } from '../../../support/parts.ts';

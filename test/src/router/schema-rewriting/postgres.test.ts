@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { channelSecret, channelsOf } from '../../../../src/auth/derived-secrets.ts';
-import { createChannelFunctions, keepChannelSecret } from '../../../../src/router/placement/shared-database/channel-functions.ts';
+import { createChannelFunctions, keepChannelSecret } from '../../../../src/placement/shared-database.ts';
 import { clientChannel } from '../../../../src/router/schema-rewriting/channel-names.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
 import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/search-path-values.ts';

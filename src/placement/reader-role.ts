@@ -1,9 +1,9 @@
 import pg from 'pg';
-import type { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/own-request.ts';
-import type { Placement } from '../../../catalog/organization.ts';
-import { PostgresError } from '../../../protocol/backend.ts';
-import type { Platform } from '../server/platform-sessions.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import { runCommand } from '../backend/own-request.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { PostgresError } from '../protocol/backend.ts';
+import type { Platform } from './cluster.ts';
 
 const SUFFIX = '_read';
 

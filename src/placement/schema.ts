@@ -1,27 +1,19 @@
 import pg from 'pg';
-import { rolePassword } from '../../../auth/derived-secrets.ts';
-import { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/own-request.ts';
-import type { Placement } from '../../../catalog/organization.ts';
-import { sessionOptions } from '../backend-startup-options.ts';
-import type { Cluster } from '../cluster.ts';
-import { grant } from '../own-database/database-provisioner.ts';
-import type { PlacementProvisioner, ProvisionerOptions } from '../provisioner.ts';
-import { isUsable, movedAway, TenantLogins } from '../roles/log-in-with-repair.ts';
-import { Roles } from '../roles/organization-roles.ts';
-import { findSharedDatabaseRights, sharedDatabaseRights } from '../roles/owners-group-role.ts';
-import { admit, asReader, isReaderRole, mayUse, readerOf } from '../roles/reader-role.ts';
-import { roleExists } from '../roles/role-exists.ts';
-import { describeProcesses, StillRunningError } from '../roles/role-sessions.ts';
-import type { RoleLogin } from '../server/admin-login.ts';
-import { withSession } from '../server/admin-session.ts';
-import type { Platform } from '../server/platform-sessions.ts';
-import { checkWorker } from './citus/disabled-workers.ts';
-import { hasCitus } from './citus/extension.ts';
-import { forgetLogin, letLogin } from './citus/node-logins.ts';
-import { runOnWorkers } from './citus/run-on-nodes.ts';
-import { dropOwned } from './drop-owned-objects.ts';
-import { findHardenedShared, hardenOpenShared } from './shared-database-setup.ts';
+import { rolePassword } from '../auth/derived-secrets.ts';
+import { BackendConnection } from '../backend/connection.ts';
+import { runCommand } from '../backend/own-request.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { type RoleLogin, withSession } from './admin-connection.ts';
+import { hasCitus, runOnWorkers } from './citus.ts';
+import { checkWorker, forgetLogin, letLogin } from './citus-setup.ts';
+import { type Cluster, type Platform, sessionOptions } from './cluster.ts';
+import { grant } from './database.ts';
+import { findSharedDatabaseRights, roleExists, sharedDatabaseRights } from './platform-role.ts';
+import type { PlacementProvisioner, ProvisionerOptions } from './provisioner.ts';
+import { admit, asReader, isReaderRole, mayUse, readerOf } from './reader-role.ts';
+import { describeProcesses, Roles, StillRunningError } from './roles.ts';
+import { findHardenedShared, hardenOpenShared } from './shared-database.ts';
+import { isUsable, movedAway, TenantLogins } from './tenant-login.ts';
 
 /** The comment on a schema whose organization is served elsewhere. */
 const CLOSED = "'The organization has been moved.'";
@@ -256,4 +248,69 @@ function loginOf(role: string, secret: string): RoleLogin {
 async function run(session: pg.PoolClient, isDistributed: boolean, statements: readonly string[]): Promise<void> {
   const scripts = isDistributed ? statements : [statements.join('; ')];
   for (const script of scripts) await session.query(script);
+}
+
+/** An object that a role owns, as identified by pg_identify_object. */
+interface Owned {
+  readonly id: string;
+  readonly type: string;
+  /** Its qualified name, quoted where needed. */
+  readonly identity: string;
+}
+
+/** Limited, because each object needs an entry in the server's lock table until the transaction ends. */
+const BATCH = 200;
+const LAST_OID = 2 ** 32 - 1;
+
+/** A role's objects in the session's database, the newest first; without those that depend on another, such as an identity's sequence. */
+const OWNED = `
+  SELECT d.objid::text AS id, o.type, o.identity
+  FROM pg_catalog.pg_shdepend d, pg_catalog.pg_identify_object(d.classid, d.objid, 0) AS o
+  WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+    AND d.refobjid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = $1)
+    AND d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+    AND d.deptype = 'o' AND d.objid < $2::oid AND o.type = ANY ($3)
+    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend i WHERE i.classid = d.classid AND i.objid = d.objid AND i.deptype = 'i')
+  ORDER BY d.objid DESC LIMIT ${BATCH}`;
+
+/** Statements that drop the kinds of objects of which there can be many. */
+const STATEMENTS: Readonly<Record<string, (owned: Owned) => string>> = {
+  ...Object.fromEntries(
+    [
+      ['table', 'TABLE'],
+      ['view', 'VIEW'],
+      ['materialized view', 'MATERIALIZED VIEW'],
+      ['foreign table', 'FOREIGN TABLE'],
+      ['sequence', 'SEQUENCE'],
+      ['type', 'TYPE'],
+      ['composite type', 'TYPE'],
+      ['function', 'ROUTINE'],
+      ['procedure', 'ROUTINE'],
+      ['aggregate', 'ROUTINE'],
+      ['operator', 'OPERATOR'],
+      ['collation', 'COLLATION'],
+      ['conversion', 'CONVERSION'],
+      ['statistics object', 'STATISTICS'],
+      ['text search configuration', 'TEXT SEARCH CONFIGURATION'],
+      ['text search dictionary', 'TEXT SEARCH DICTIONARY'],
+    ].map(([type, words]) => [type, ({ identity }: Owned) => `DROP ${words} IF EXISTS ${identity} CASCADE`]),
+  ),
+  'large object': ({ id }) => `SELECT pg_catalog.lo_unlink(${id})`,
+};
+
+/**
+ * Drops a role's objects with the role itself, some at a time. In one transaction they may need more locks than the server has,
+ * so that DROP OWNED or DROP SCHEMA would always fail ("out of shared memory"). After this, few or none are left for these.
+ * @param platform a session that may read pg_shdepend, in the same database
+ * @see https://www.postgresql.org/docs/current/runtime-config-locks.html#GUC-MAX-LOCKS-PER-TRANSACTION
+ */
+async function dropOwned(platform: pg.PoolClient, tenant: BackendConnection, role: string): Promise<void> {
+  await runCommand(tenant, "SET search_path = ''; SET client_min_messages = error; SET lock_timeout = '10s'");
+  for (let before = String(LAST_OID); ; ) {
+    const { rows } = await platform.query<Owned>(OWNED, [role, before, Object.keys(STATEMENTS)]);
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    await runCommand(tenant, rows.map((owned) => STATEMENTS[owned.type]?.(owned)).join('; '));
+    before = last.id;
+  }
 }

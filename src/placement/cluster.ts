@@ -1,9 +1,52 @@
 import pg from 'pg';
-import { ServiceError } from '../../../errors.ts';
-import { codeOf, textOf } from '../../../protocol/backend.ts';
-import type { Cluster } from '../cluster.ts';
-import { sessionConfig } from './admin-session.ts';
-import { isNotUpYet } from './wait-for-server.ts';
+import type { BackendLogin } from '../backend/connection.ts';
+import type { ControlConnection } from '../catalog/control-pool.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { ServiceError } from '../errors.ts';
+import { codeOf, textOf } from '../protocol/backend.ts';
+import { type AdminLogin, isNotUpYet, type RoleLogin, sessionConfig, type TlsFiles } from './admin-connection.ts';
+import type { SharedFacts } from './shared-database.ts';
+
+/** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
+export class ClusterError extends Error {
+  override readonly name = 'ClusterError';
+}
+
+/** A PostgreSQL server that has been set up: it has the platform role, the control database, the template and the shared database. */
+export interface Cluster extends SharedFacts {
+  readonly name: string;
+  /** Which server it is, however it is reached; undefined if it does not say. */
+  readonly systemIdentifier: string | undefined;
+  readonly host: string;
+  readonly port: number;
+  readonly ssl: pg.ClientConfig['ssl'];
+  readonly tlsFiles: TlsFiles;
+  /** The role for everything except tenants' own SQL. It has CREATEDB and CREATEROLE and is never a superuser. */
+  readonly platform: RoleLogin;
+  /** For the set-up, and for what replication leaves to superusers; undefined: the server's URL has another role. */
+  readonly superuser: AdminLogin | undefined;
+  readonly controlDatabase: string;
+  /** Holds the schemas of organizations that have one each; neither the control database nor `postgres`. */
+  readonly sharedDatabase: string;
+  /** `server_version_num`, e.g. 180004. */
+  readonly serverVersion: number;
+  /** How many sessions roles without special rights can have together. */
+  readonly maxConnections: number;
+  /** The settings of every organization's role, as far as the platform role may set them. */
+  readonly roleSettings: Readonly<Record<string, string>>;
+  /** Whether large objects, and temporary ones in the shared database, are left to organizations' own roles. */
+  readonly hasOwnersRole: boolean;
+  /** Whether organizations may evaluate XPath expressions. */
+  readonly allowXpath: boolean;
+  readonly secret: string;
+  /** How to log in to a database of this cluster. */
+  login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;
+}
+
+/** How the platform role logs in to a server's control database: the service's own, or one without tables on the other servers. */
+export function controlConnection({ host, port, ssl, platform, controlDatabase }: Cluster): ControlConnection {
+  return { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
+}
 
 /** The platform role's sessions in each database. A session is used only for the duration of a statement. */
 const CONTROL_SESSIONS_MAX = 6;
@@ -124,4 +167,42 @@ export function asServiceError(error: unknown): unknown {
 /** Whether a connection between nodes of Citus has failed, or was lost since it was last used. */
 function isBetweenNodes(error: unknown, sqlstate: string): boolean {
   return sqlstate === '08006' || /^failure on connection marked as essential/.test(textOf(error));
+}
+
+export interface SessionLimits {
+  /** 0: none. */
+  readonly statementTimeoutMs: number;
+  /** 0: none. */
+  readonly idleInTransactionTimeoutMs: number;
+}
+
+/**
+ * The startup packet's `options` for a session of this organization. They take precedence over `ALTER ROLE … SET`, and `RESET ALL`
+ * and `DISCARD ALL` return to them. So no setting on the tenant's role can prevent a login or change its search path.
+ * @param serverVersion as `server_version_num`
+ * @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-STARTUPMESSAGE
+ */
+export function sessionOptions(placement: Placement, limits: SessionLimits, serverVersion: number): string {
+  const settings: Readonly<Record<string, string>> = {
+    // The organization's schema is in the position of `public`, so that the value can be rewritten back.
+    search_path: `"$user", ${placement.schema}`,
+    role: 'none',
+    statement_timeout: String(limits.statementTimeoutMs),
+    idle_in_transaction_session_timeout: String(limits.idleInTransactionTimeoutMs),
+    idle_session_timeout: '0',
+    lock_timeout: '0',
+    ...(serverVersion >= 170_000 ? { transaction_timeout: '0' } : {}),
+    default_transaction_read_only: 'off',
+    default_transaction_isolation: 'read committed',
+    default_transaction_deferrable: 'off',
+    local_preload_libraries: '',
+  };
+  return Object.entries(settings)
+    .map(([name, value]) => `-c ${escapeOption(`${name}=${value}`)}`)
+    .join(' ');
+}
+
+/** The server splits at white space that no backslash precedes (pg_split_opts). */
+function escapeOption(text: string): string {
+  return text.replace(/[\\\s]/g, '\\$&');
 }

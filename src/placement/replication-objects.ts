@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import type { Placement } from '../../../catalog/organization.ts';
-import { ServiceError } from '../../../errors.ts';
-import { codeOf } from '../../../protocol/backend.ts';
-import { withSession } from '../server/admin-session.ts';
-import type { Platform } from '../server/platform-sessions.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { ServiceError } from '../errors.ts';
+import { codeOf } from '../protocol/backend.ts';
+import { withSession } from './admin-connection.ts';
+import type { Platform } from './cluster.ts';
 
 const POLL_MS = 50;
 const SLOTS_TIMEOUT_MS = 10_000;

@@ -1,11 +1,10 @@
-import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
-import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import type { Placement } from '../catalog/organization.ts';
+import type { Platform } from './cluster.ts';
+import { DatabaseProvisioner } from './database.ts';
 import type { PlacementProvisioner, Provisioner, ProvisionerOptions } from './provisioner.ts';
-import { Roles } from './roles/organization-roles.ts';
-import type { RunningProcess, SessionCount } from './roles/role-sessions.ts';
-import type { Platform } from './server/platform-sessions.ts';
-import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
+import { Roles, type RunningProcess, type SessionCount } from './roles.ts';
+import { SchemaProvisioner } from './schema.ts';
 
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
 export class ProvisionerByKind implements Provisioner {

@@ -1,24 +1,23 @@
 import pg from 'pg';
-import { rolePassword } from '../../../auth/derived-secrets.ts';
-import { BackendConnection } from '../../../backend/connection.ts';
-import { runCommand } from '../../../backend/own-request.ts';
-import type { Placement } from '../../../catalog/organization.ts';
-import { ServiceError } from '../../../errors.ts';
-import type { Observe } from '../../../observation.ts';
-import { codeOf, textOf } from '../../../protocol/backend.ts';
-import { BoundedMap } from '../../../runtime/bounded-map.ts';
-import { type SessionLimits, sessionOptions } from '../backend-startup-options.ts';
-import { asServiceError, type Platform } from '../server/platform-sessions.ts';
+import { rolePassword } from '../auth/derived-secrets.ts';
+import { BackendConnection } from '../backend/connection.ts';
+import { runCommand } from '../backend/own-request.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { ServiceError } from '../errors.ts';
+import type { Observe } from '../observation.ts';
+import { codeOf, textOf } from '../protocol/backend.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
+import { asServiceError, type Platform, type SessionLimits, sessionOptions } from './cluster.ts';
 import { isReaderRole, ownPlacement, resetSettings } from './reader-role.ts';
 
 /** object_not_in_prerequisite_state, at a login: the database has ALLOW_CONNECTIONS false. */
 const NOT_ACCEPTING_CONNECTIONS = '55000';
 
 /** @returns whether anything was repaired */
-export type Remedy = (placement: Placement) => Promise<boolean>;
+type Remedy = (placement: Placement) => Promise<boolean>;
 
 /** What is taken away from an organization in a database. A database that has been restored may not have it. */
-export interface Protection {
+interface Protection {
   /** A SELECT that returns a row in a session whose database has it. */
   find(placement: Placement): string;
   /** Makes it so, as far as that is possible. Sessions may be running there. */
@@ -28,7 +27,7 @@ export interface Protection {
 /** How many databases a process remembers. One that is forgotten is asked again. */
 const PROTECTED_MAX = 10_000;
 
-export interface TenantLoginsOptions {
+interface TenantLoginsOptions {
   readonly platform: Platform;
   readonly protection: Protection;
   readonly limits: SessionLimits;

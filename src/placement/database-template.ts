@@ -1,10 +1,8 @@
 import pg from 'pg';
-import type { Observe } from '../../../observation.ts';
-import { findHardened, harden, WHOLE_SERVER } from '../hardening.ts';
-import { CREATE_LARGE_OBJECTS, leaveLargeObjectsToOwners } from '../roles/owners-group-role.ts';
-import type { AdminLogin } from '../server/admin-login.ts';
-import { withSession } from '../server/admin-session.ts';
-import { replaceStatisticsViews, STATISTICS_VIEWS } from './statistics-views.ts';
+import type { Observe } from '../observation.ts';
+import { type AdminLogin, withSession } from './admin-connection.ts';
+import { findHardened, harden, replaceStatisticsViews, STATISTICS_VIEWS, WHOLE_SERVER } from './hardening.ts';
+import { CREATE_LARGE_OBJECTS, leaveLargeObjectsToOwners } from './platform-role.ts';
 
 /** The database that organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
@@ -25,7 +23,7 @@ export const FIND_HARDENED_DATABASE = findHardened({
   allowXpath: undefined,
 });
 
-export interface TemplateOptions {
+interface TemplateOptions {
   /** The owner of it and of the organizations' databases. */
   readonly owner: string;
   /** Whether the given role may harden the catalogs. */

@@ -1,9 +1,8 @@
-import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
-import type { Observe } from '../../observation.ts';
-import type { SessionLimits } from './backend-startup-options.ts';
-import type { RunningProcess, SessionCount } from './roles/role-sessions.ts';
-import type { Platform } from './server/platform-sessions.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import type { Placement } from '../catalog/organization.ts';
+import type { Observe } from '../observation.ts';
+import type { Platform, SessionLimits } from './cluster.ts';
+import type { RunningProcess, SessionCount } from './roles.ts';
 
 /** Creates the databases or schemas of organizations and opens sessions in them. */
 export interface PlacementProvisioner {

@@ -1,5 +1,23 @@
 import pg from 'pg';
 
+/** Whether Citus is installed in the session's database. */
+export async function hasCitus(session: pg.ClientBase): Promise<boolean> {
+  const { rows } = await session.query("SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'");
+  return rows.length > 0;
+}
+
+/**
+ * Installs Citus, or updates it. Its scripts need a schema `public`, and the extension goes on depending on it; it stays empty and closed.
+ * @param session of a superuser, in the shared database
+ */
+export async function installCitus(session: pg.Client): Promise<void> {
+  await session.query(ON_THIS_NODE);
+  await session.query('CREATE SCHEMA IF NOT EXISTS public; REVOKE ALL ON SCHEMA public FROM PUBLIC');
+  // The second one does nothing if the extension is new, or current.
+  await session.query('CREATE EXTENSION IF NOT EXISTS citus');
+  await session.query('ALTER EXTENSION citus UPDATE');
+}
+
 /**
  * The functions of Citus that stay open to everybody: patterns of names. Citus calls them in sessions of an organization's role, for parts of
  * its statements. They compute something of their arguments, read intermediate results of the same transaction, or change what their
@@ -74,4 +92,25 @@ export async function closeCitus(session: pg.Client, platform: string): Promise<
 async function isWorker(session: pg.Client): Promise<boolean> {
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_dist_local_group WHERE groupid <> 0');
   return rows.length > 0;
+}
+
+/** Of a node, as Citus knows it. */
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Changes in this session are not made on other nodes. Without Citus it is a setting that nothing reads. */
+export const ON_THIS_NODE = 'SET citus.enable_ddl_propagation = off';
+
+/**
+ * Runs a statement on every worker with the session's role.
+ * @throws Error when it fails on one of them
+ */
+export async function runOnWorkers(session: pg.ClientBase, statement: string): Promise<void> {
+  const { rows } = await session.query<{ result: string }>('SELECT result FROM pg_catalog.run_command_on_workers($1) WHERE NOT success', [
+    statement,
+  ]);
+  const [failed] = rows;
+  if (failed !== undefined) throw new Error(`a worker of Citus refused a statement: ${failed.result}`);
 }

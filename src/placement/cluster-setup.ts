@@ -1,19 +1,15 @@
 import pg from 'pg';
-import { provideQueryStatistics } from '../../catalog/query-statistics.ts';
-import type { Config } from '../../config.ts';
-import type { Observe } from '../../observation.ts';
-import { textOf } from '../../protocol/backend.ts';
+import { provideQueryStatistics } from '../catalog/query-statistics.ts';
+import type { Config } from '../config.ts';
+import type { Observe } from '../observation.ts';
+import { textOf } from '../protocol/backend.ts';
+import { type AdminLogin, addressOf, parseUrl, type RoleLogin, waitForServer, withSession } from './admin-connection.ts';
 import { type Cluster, ClusterError } from './cluster.ts';
-import { checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './describe-cluster.ts';
-import { takeTemporaryFromReaders } from './own-database/database-provisioner.ts';
-import { ensureStatisticsReader } from './own-database/statistics-views.ts';
-import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureOwnersRole, mayAdmitOwners } from './roles/owners-group-role.ts';
-import { ensurePlatformRole, platformLogin, ROLE_SETTINGS } from './roles/platform-role.ts';
-import { type AdminLogin, addressOf, parseUrl } from './server/admin-login.ts';
-import { withSession } from './server/admin-session.ts';
-import { waitForServer } from './server/wait-for-server.ts';
-import { ensureSharedDatabase, SHARED } from './shared-database/shared-database-setup.ts';
+import { takeTemporaryFromReaders } from './database.ts';
+import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './database-template.ts';
+import { ensureStatisticsReader } from './hardening.ts';
+import { allowedSettings, ensureOwnersRole, ensurePlatformRole, mayAdmitOwners, platformLogin, ROLE_SETTINGS } from './platform-role.ts';
+import { ensureSharedDatabase, SHARED, sharedFacts } from './shared-database.ts';
 
 export interface ClusterOptions {
   /** Default: `default`, the server that the service is started with. */
@@ -210,4 +206,93 @@ function warn(observe: Observe, hardened: boolean, open: readonly string[], role
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
   ];
   if (gaps.length > 0) observe({ name: 'service.warning', message: `without a superuser these remain: ${gaps.join('; ')}` });
+}
+
+/** What a login finds out about a server, and about its own role. */
+interface ServerFacts {
+  readonly version: number;
+  readonly connections: number;
+  readonly replica: boolean;
+  readonly superuser: boolean;
+  readonly createdb: boolean;
+  readonly createrole: boolean;
+}
+
+const OLDEST_VERSION = 150_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** @throws ClusterError when the platform role cannot log in */
+async function describeCluster(
+  session: pg.Client,
+  admin: AdminLogin,
+  {
+    name = 'default',
+    controlDatabase,
+    secret,
+    allowXpath = false,
+  }: Pick<Cluster, 'controlDatabase' | 'secret'> & Partial<Pick<Cluster, 'name' | 'allowXpath'>>,
+  facts: ServerFacts,
+  platform: RoleLogin,
+): Promise<Cluster> {
+  const { host, port, ssl, tlsFiles = {} } = admin;
+  const roleSettings = await allowedSettings(session, platform.user);
+  await checkLogin({ host, port, ssl, ...platform, database: controlDatabase });
+  return {
+    name,
+    systemIdentifier: await systemIdentifier(session),
+    host,
+    port,
+    ssl,
+    tlsFiles,
+    platform,
+    superuser: facts.superuser ? admin : undefined,
+    controlDatabase,
+    sharedDatabase: SHARED,
+    ...(await sharedFacts(admin)),
+    serverVersion: facts.version,
+    maxConnections: facts.connections,
+    roleSettings,
+    hasOwnersRole: await mayAdmitOwners(session, platform.user),
+    allowXpath,
+    secret,
+    login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
+  };
+}
+
+/** Copies of a server have the same. @see https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-CONTROL-SYSTEM */
+async function systemIdentifier(session: pg.Client): Promise<string | undefined> {
+  const query = 'SELECT system_identifier::text AS id FROM pg_catalog.pg_control_system()';
+  return session.query<{ id: string }>(query).then(
+    ({ rows }) => rows[0]?.id,
+    () => undefined,
+  );
+}
+
+async function readServerFacts(session: pg.Client): Promise<ServerFacts> {
+  const { rows } = await session.query<ServerFacts>(`
+    SELECT current_setting('server_version_num')::int AS version,
+      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - coalesce(current_setting('reserved_connections', true)::int, 0) AS connections,
+      pg_is_in_recovery() AS replica, rolsuper AS superuser, rolcreatedb AS createdb, rolcreaterole AS createrole
+    FROM pg_catalog.pg_roles WHERE rolname = current_user`);
+  const [facts] = rows;
+  if (facts === undefined) throw new ClusterError('the server does not know the role of the login');
+  return facts;
+}
+
+/** @throws ClusterError when Postern cannot use the server */
+function checkServerFacts(facts: ServerFacts, admin: AdminLogin): void {
+  const refuse = (reason: string) => new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${reason}`);
+  if (facts.version < OLDEST_VERSION) throw refuse(`it is version ${Math.floor(facts.version / 10_000)}, and Postern needs 15 or later`);
+  if (facts.replica) throw refuse('it is a standby');
+  if (facts.superuser || (facts.createdb && facts.createrole)) return;
+  throw refuse(`the role ${admin.user} needs CREATEDB and CREATEROLE (ALTER ROLE ${pg.escapeIdentifier(admin.user)} CREATEDB CREATEROLE)`);
+}
+
+async function checkLogin(login: AdminLogin): Promise<void> {
+  try {
+    await withSession(login, async () => {});
+  } catch (error) {
+    throw new ClusterError(`the role ${login.user} cannot log in to ${addressOf(login)} with its password: ${textOf(error)}`);
+  }
 }

@@ -1,6 +1,6 @@
-import type { Placement } from '../../../catalog/organization.ts';
-import { codeOf } from '../../../protocol/backend.ts';
-import type { Platform } from '../server/platform-sessions.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { codeOf } from '../protocol/backend.ts';
+import type { Platform } from './cluster.ts';
 
 const INSUFFICIENT_PRIVILEGE = '42501';
 /** Relations of one organization whose counters are read: those that are read most. */

@@ -1,0 +1,137 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { codeOf, textOf } from '../protocol/backend.ts';
+
+/** The address and credentials for setting up a server. */
+export interface AdminLogin {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  /** Default: `postgres`. */
+  readonly database?: string;
+  readonly ssl?: pg.ClientConfig['ssl'];
+  readonly tlsFiles?: TlsFiles;
+}
+
+/** The files that a URL names for TLS. `ssl` has what they contain; programs read them themselves. */
+export type TlsFiles = { readonly [Name in (typeof TLS_FILES)[number]]?: string };
+
+const TLS_FILES = ['sslrootcert', 'sslcert', 'sslkey'] as const;
+
+export interface RoleLogin {
+  readonly user: string;
+  readonly password: string;
+}
+
+/** @throws Error when the URL is invalid */
+export function parseUrl(url: string): AdminLogin {
+  const [base = '', query = ''] = splitAtFirst(url, '?');
+  const parameters = new URLSearchParams(query);
+  // As in libpq: what the system trusts, and nothing less than a whole check. The driver would take it for a file.
+  const isSystem = parameters.get('sslrootcert') === 'system';
+  if (isSystem) parameters.delete('sslrootcert');
+  if (isSystem) parameters.set('sslmode', 'verify-full');
+  const { host, port, user = '', password = '', database = user, ssl } = new pg.Client(isSystem ? `${base}?${parameters}` : url);
+  const named = TLS_FILES.flatMap((name) => {
+    const path = parameters.get(name);
+    return path === null || path === '' ? [] : [[name, path] as const];
+  });
+  return { host, port, user, password, database, ssl, tlsFiles: Object.fromEntries(named) };
+}
+
+function splitAtFirst(text: string, separator: string): readonly string[] {
+  const at = text.indexOf(separator);
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + separator.length)];
+}
+
+export function addressOf({ host, port }: Pick<AdminLogin, 'host' | 'port'>): string {
+  return host.startsWith('/') ? `${host}/.s.PGSQL.${port}` : `${host}:${port}`;
+}
+
+/**
+ * Settings of Postern's own sessions. With an empty search path no object of a tenant can be used by mistake. The lock timeout limits
+ * how long a tenant can delay Postern with a lock (for example on its own role, by altering it in an open transaction).
+ */
+const SETTINGS = [
+  'search_path=',
+  'lock_timeout=10s',
+  'statement_timeout=0',
+  'default_transaction_read_only=off',
+  'client_min_messages=warning',
+];
+
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** The options of `pg` for one of Postern's own sessions. */
+export function sessionConfig(login: AdminLogin): pg.ClientConfig {
+  return {
+    database: 'postgres',
+    ...login,
+    ssl: login.ssl ?? false,
+    options: SETTINGS.map((setting) => `-c ${setting}`).join(' '),
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    application_name: 'postern',
+  };
+}
+
+/** Runs `work` on one of Postern's own sessions. */
+export async function withSession<Result>(
+  login: AdminLogin,
+  use: (session: pg.Client) => Promise<Result>,
+  connectTimeoutMs = CONNECT_TIMEOUT_MS,
+): Promise<Result> {
+  const session = new pg.Client({ ...sessionConfig(login), connectionTimeoutMillis: connectTimeoutMs });
+  // A connection lost between two statements fails the next one.
+  session.on('error', () => {});
+  try {
+    await session.connect();
+    return await use(session);
+  } finally {
+    await session.end().catch(() => {});
+  }
+}
+
+/** Temporary errors: the server is starting or shutting down, or its name or network is not available yet. */
+const NOT_UP_YET = [
+  '57P01',
+  '57P02',
+  '57P03',
+  'EPIPE',
+  '53300',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOENT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ETIMEDOUT',
+];
+/** The driver's messages for a lost connection, which have no code: for the running statement, and for later ones. */
+const LOST = /timeout|terminated unexpectedly|not queryable/i;
+const BACKOFF_MS = { first: 100, longest: 2_000 };
+
+/**
+ * Waits until the server accepts logins.
+ * @param waiting called once, with the reason, if it does not at first
+ * @throws the last error if it does not in time, or refuses the login
+ */
+export async function waitForServer(login: AdminLogin, waitMs: number, waiting: (error: unknown) => void = () => {}): Promise<void> {
+  const deadline = Date.now() + waitMs;
+  for (let pause = BACKOFF_MS.first; ; pause = Math.min(2 * pause, BACKOFF_MS.longest)) {
+    try {
+      return await withSession(login, async () => {});
+    } catch (error) {
+      const left = deadline - Date.now();
+      if (!isNotUpYet(error) || left <= 0) throw error;
+      if (pause === BACKOFF_MS.first) waiting(error);
+      await delay(Math.min(pause, left));
+    }
+  }
+}
+
+/** Whether a login failed because the server is not available, and not because of the credentials. */
+export function isNotUpYet(error: unknown): boolean {
+  return NOT_UP_YET.includes(codeOf(error)) || LOST.test(textOf(error));
+}
