@@ -4,10 +4,10 @@ import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts'
 import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
+import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/leases/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { SessionDescription } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { randomSecretBytes } from '../src/runtime/bytes.ts';

@@ -1,6 +1,6 @@
 import { type FrameScanner, HEADER_BYTES, stringEnd } from '../../src/protocol/framing.ts';
 import { FrontendType, message } from '../../src/protocol/frontend.ts';
-import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
+import { LARGE_SQL_BYTES } from '../../src/rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import { Reason } from '../relay/input-gate.ts';

@@ -8,7 +8,7 @@ import {
 } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { message as encodeMessage } from '../../src/protocol/frontend.ts';
-import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import type { SchemaRewriter } from '../../src/rewriting/rewriter.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import type { SessionTraits } from '../../src/syntax/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';

@@ -2,7 +2,7 @@
  * What the rewriting of the `schema` placement costs: `node dist/test/bench/search-path.js`.
  * Budgets: under 1 µs without a trigger word, under 10 µs for 250 bytes with one, and no noticeable pause for large texts.
  */
-import { LARGE_SQL_BYTES, rewriteLargeSql, rewriteSql } from '../../src/router/schema-rewriting/rewrite-sql.ts';
+import { LARGE_SQL_BYTES, rewriteLargeSql, rewriteSql } from '../../src/rewriting/rewrite-sql.ts';
 
 const PLACE = { schema: 'org_k3v9x0q2m7t1' };
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { STATEMENT_BOUNDS } from '../../proxy/prepared/statement-memory.ts';
 import { OrganizationSessions } from '../../proxy/sessions/organization-sessions.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
-import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
+import { LARGE_SQL_BYTES } from '../../src/rewriting/rewrite-sql.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { answer, FakeBackend, FakeClient, newMultiplexer, nothingIsLong, pipelineOf } from '../support/fake-relays.ts';
 

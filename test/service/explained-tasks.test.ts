@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PLAN_ROW_MAX_CHARACTERS } from '../../src/router/placement/shared-database/citus/explained-tasks.ts';
+import { PLAN_ROW_MAX_CHARACTERS } from '../../src/rewriting/rewriter.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /**

@@ -1,10 +1,8 @@
 import type pg from 'pg';
 import type { Placement } from '../../catalog/organization.ts';
 import { ServiceError } from '../../errors.ts';
-import { SchemaRewriter } from '../../router/schema-rewriting/schema-rewriter.ts';
-import type { SchemaTarget } from '../../router/schema-rewriting/schema-target.ts';
-import { clientSearchPath } from '../../router/schema-rewriting/search-path-values.ts';
-import { clientText } from '../../router/schema-rewriting/server-text.ts';
+import { clientSearchPath, type SchemaTarget } from '../../rewriting/names.ts';
+import { clientText, SchemaRewriter } from '../../rewriting/rewriter.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { eachStatement } from '../../syntax/statements.ts';
 

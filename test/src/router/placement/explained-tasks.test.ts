@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ExplainedTasks, PLAN_ROW_MAX_CHARACTERS } from '../../../../src/router/placement/shared-database/citus/explained-tasks.ts';
+import { ExplainedTasks, PLAN_ROW_MAX_CHARACTERS } from '../../../../src/rewriting/rewriter.ts';
 
 const SCHEMA = 'org_0nya3w7wic6d';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
+import { rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
 
 const TARGET = { schema: 'org_k3v9x0q2m7t1', database: 'shared' };
 const NAMESPACES = 'SELECT 1 FROM pg_namespace WHERE';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { clientChannel, serverChannel } from '../../../../src/router/schema-rewriting/channel-names.ts';
-import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
+import { clientChannel, serverChannel } from '../../../../src/rewriting/names.ts';
+import { rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
 import { SCHEMA, TARGET as SEPARATED } from './marked.ts';
 
 /** Where pg_notify is the server's. */

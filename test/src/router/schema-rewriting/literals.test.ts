@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
+import { rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
 import { marked, TARGET } from './marked.ts';
 
 const changes = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
-import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/server-text.ts';
+import { rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
+import { clientQuery, clientText } from '../../../../src/rewriting/rewriter.ts';
 import { originalPosition, rewrittenPosition } from '../../../../src/syntax/edits.ts';
 import { SCHEMA, TARGET } from './marked.ts';
 

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { lastMention } from '../../../../src/router/schema-rewriting/prefilter.ts';
-import { rewriteLargeSql, rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
+import { lastMention, rewriteLargeSql, rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
 import type { Edits } from '../../../../src/syntax/edits.ts';
 import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
 import { SeededRandom } from '../../../support/random.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SchemaRewriter } from '../../../../src/router/schema-rewriting/schema-rewriter.ts';
+import { SchemaRewriter } from '../../../../src/rewriting/rewriter.ts';
 import { SCHEMA, TARGET } from './marked.ts';
 
 const ERROR = { severity: 'ERROR', code: '23505', message: 'duplicate key value violates unique constraint "users_key_102008"' };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
-import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/search-path-values.ts';
+import { clientSearchPath, serverSearchPath } from '../../../../src/rewriting/names.ts';
+import { rewriteSql } from '../../../../src/rewriting/rewrite-sql.ts';
 import { marked, SCHEMA, TARGET } from './marked.ts';
 
 describe('rewrites settings', () => {
