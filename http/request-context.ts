@@ -1,7 +1,6 @@
 import { ServiceError } from '../src/errors.ts';
 import type { ObservedStatement, Origin, Traffic } from '../src/observation.ts';
-import { DisconnectSignal } from '../src/router/client-disconnect.ts';
-import type { Tenant } from '../src/router/tenant.ts';
+import { DisconnectSignal, type Tenant } from '../src/router/lease.ts';
 import { timeOrderedUuid } from '../src/runtime/bytes.ts';
 import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';

@@ -5,11 +5,9 @@ import { registryOf, type StatementRegistry } from '../src/multiplex/statement-r
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
-import { DisconnectSignal } from '../src/router/client-disconnect.ts';
-import type { Lease } from '../src/router/leases/lease.ts';
+import { DisconnectSignal, type Lease, type Tenant } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import type { SessionDescription } from '../src/router/sessions/listed-session.ts';
-import type { Tenant } from '../src/router/tenant.ts';
+import type { SessionDescription } from '../src/router/sessions.ts';
 import { randomSecretBytes } from '../src/runtime/bytes.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';

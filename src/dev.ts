@@ -4,7 +4,7 @@ import { type Config, isOfAnOrganization } from './config.ts';
 import { databaseUrl, doorsOf, httpUrl } from './door-urls.ts';
 import { type EnvFile, readEnvFile, writeEnvFile } from './env-file.ts';
 import { isFree, PORT_SETTINGS } from './ports.ts';
-import { ConsoleSignIn, SIGN_IN_MINUTES } from './router/accounts/one-time-sign-in.ts';
+import { ConsoleSignIn, SIGN_IN_MINUTES } from './router/one-time-sign-in.ts';
 import type { Service } from './service.ts';
 import { runService } from './service-process.ts';
 

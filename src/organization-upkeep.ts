@@ -4,11 +4,10 @@ import type { Config } from './config.ts';
 import type { Observe, Origin } from './observation.ts';
 import { readerOf } from './placement/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './placement/roles.ts';
-import type { SignUps } from './router/accounts/sign-ups.ts';
-import type { ServedCluster } from './router/clusters/served-cluster.ts';
-import type { Clones } from './router/moves/clones.ts';
-import type { InterruptedMoves } from './router/moves/interrupted-moves.ts';
+import type { SignUps } from './router/accounts.ts';
+import type { Clones, InterruptedMoves } from './router/moves.ts';
 import type { Operator } from './router/operator.ts';
+import type { ServedCluster } from './router/served-cluster.ts';
 
 const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;

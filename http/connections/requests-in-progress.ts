@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { ServiceError } from '../../src/errors.ts';
-import type { ListedSession, SessionDescription, SessionSource } from '../../src/router/sessions/listed-session.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
+import type { ListedSession, SessionDescription, SessionSource } from '../../src/router/sessions.ts';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { RequestContext } from '../request-context.ts';
 

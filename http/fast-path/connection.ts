@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import { turnStartedAt } from '../../src/runtime/event-loop.ts';
 import type { Indexed } from '../../src/runtime/indexed-set.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
-import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
+import type { Authenticator } from '../../src/router/authenticator.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import type { Router } from '../../src/router/router.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { QueryRequest } from '../../src/sql/execution/query-request-and-reply.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
-import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
+import type { DisconnectSignal } from '../../src/router/lease.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { takeIdempotencyFingerprint } from '../plugins/idempotency-key.ts';
 import type { RequestContext } from '../request-context.ts';

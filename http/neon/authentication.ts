@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
-import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
-import { requireDatabase, type Tenant } from '../../src/router/tenant.ts';
+import type { Authenticator } from '../../src/router/authenticator.ts';
+import { requireDatabase, type Tenant } from '../../src/router/lease.ts';
 import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
 import { warnOfReplacement } from '../plugins/reply-headers.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';

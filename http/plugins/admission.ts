@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import type { CountLimit } from '../../src/runtime/count-limit.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { digestText } from '../../src/auth/tokens.ts';
 import { ServiceError } from '../../src/errors.ts';
-import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Authenticator } from '../../src/router/authenticator.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import { warnOfReplacement } from './reply-headers.ts';
 
 /** What is needed to authenticate a key. */

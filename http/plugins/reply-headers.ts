@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import type { Cors } from './cors.ts';
 
 /** Adds the headers to every reply, also to those without a route. */

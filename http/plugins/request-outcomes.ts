@@ -1,5 +1,5 @@
 import type { Observe, ObservedStatement, Outcome } from '../../src/observation.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import type { StatementOutcome } from '../../src/sql/result/statement-outcome.ts';
 import { renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';

@@ -4,7 +4,7 @@ import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } fr
 import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import { queryMessage } from '../../src/protocol/frontend.ts';
-import type { Lease } from '../../src/router/leases/lease.ts';
+import type { Lease } from '../../src/router/lease.ts';
 import { UNNAMED_OPTIONS } from '../../src/syntax/session-traits.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';

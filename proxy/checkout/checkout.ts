@@ -3,7 +3,7 @@ import type { BackendConnection } from '../../src/backend/connection.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { type ShareableRequest, type SharedBackend, type ShareMode, suits, type WaitingClient } from '../../src/multiplex/multiplexer.ts';
 import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
-import type { Lease } from '../../src/router/leases/lease.ts';
+import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import { shareableRequest } from '../multiplex/shareable-request.ts';

@@ -1,8 +1,8 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
-import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
-import { requireDatabase, type Tenant } from '../../src/router/tenant.ts';
+import type { Authenticator } from '../../src/router/authenticator.ts';
+import { requireDatabase, type Tenant } from '../../src/router/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
 

@@ -6,7 +6,7 @@ import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import type { Setting, StartupMessage } from '../../src/protocol/startup.ts';
 import type { SchemaRewriter } from '../../src/rewriting/rewriter.ts';
-import type { Lease } from '../../src/router/leases/lease.ts';
+import type { Lease } from '../../src/router/lease.ts';
 import type { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { type CustomOptions, optionsAmong, withOptions } from '../../src/syntax/session-traits.ts';
 import { startupSettings } from './startup-settings.ts';

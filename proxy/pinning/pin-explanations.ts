@@ -1,4 +1,4 @@
-import type { PinnedFor } from '../../src/router/sessions/listed-session.ts';
+import type { PinnedFor } from '../../src/router/sessions.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { PinReason } from './pins.ts';
 

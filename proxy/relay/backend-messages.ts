@@ -15,7 +15,7 @@ import {
 } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/framing.ts';
 import { EMPTY_DEFINITION, parseMessage, SYNC } from '../../src/protocol/frontend.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
 import type { Edits } from '../../src/syntax/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';

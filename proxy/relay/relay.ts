@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { Request, type RequestKind } from '../../src/backend/reply-queue.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE } from '../../src/protocol/backend.ts';
-import type { Lease } from '../../src/router/leases/lease.ts';
+import type { Lease } from '../../src/router/lease.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import type { ClientReceiver } from '../client-connection.ts';
 import type { RequestEnd } from '../inspection/request-end.ts';

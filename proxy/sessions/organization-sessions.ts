@@ -1,6 +1,6 @@
 import { readersPool } from '../../src/backend/organization-pool.ts';
-import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
+import type { Tenant } from '../../src/router/lease.ts';
+import type { ListedSession, SessionSource } from '../../src/router/sessions.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { SessionStart } from '../login/session-start.ts';

@@ -1,4 +1,4 @@
-import type { SentStatement, SessionState } from '../../src/router/sessions/listed-session.ts';
+import type { SentStatement, SessionState } from '../../src/router/sessions.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
 /** More is never shown. */

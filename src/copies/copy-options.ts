@@ -1,4 +1,4 @@
-import { MOVER_NAME } from '../router/moves/interrupted-moves.ts';
+import { MOVER_NAME } from '../router/moves.ts';
 
 /** How an organization is copied. */
 export interface CopyOptions {

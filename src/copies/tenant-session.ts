@@ -5,7 +5,7 @@ import { rolePassword } from '../auth/derived-secrets.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/own-request.ts';
 import type { Placement } from '../catalog/organization.ts';
-import type { ServedCluster, ServedPlacement } from '../router/clusters/served-cluster.ts';
+import type { ServedCluster, ServedPlacement } from '../router/served-cluster.ts';
 import { type CopyOptions, FOR_MOVE } from './copy-options.ts';
 
 /** Two sessions of an organization's own role at one of its placements. */

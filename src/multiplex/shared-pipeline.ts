@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { NO_RECEIVER } from '../backend/connection.ts';
 import type { LatencyBaseline } from '../backend/session-state.ts';
-import type { Lease } from '../router/leases/lease.ts';
+import type { Lease } from '../router/lease.ts';
 import { Deadline } from '../runtime/event-loop.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';
 import type { Slot } from './pipeline-slot.ts';

@@ -1,5 +1,5 @@
 import type { ErrorFields } from '../protocol/backend.ts';
-import type { Tenant } from '../router/tenant.ts';
+import type { Tenant } from '../router/lease.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { applyEdits, EditList, type Edits, originalPosition, rewrittenPosition } from '../syntax/edits.ts';
 import { replaceOutsideLiterals } from '../syntax/redaction.ts';

@@ -4,9 +4,9 @@ import { noOrganization, type Organization, type OrganizationStatus } from '../c
 import type { NewInvitation } from '../catalog/sign-ups.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { describeProcesses, type RunningProcess, StillRunningError } from '../placement/roles.ts';
-import { mintKey } from './accounts/mint-key.ts';
-import type { Clusters } from './clusters/clusters.ts';
-import type { Tenant } from './tenant.ts';
+import { mintKey } from './accounts.ts';
+import type { Clusters } from './clusters.ts';
+import type { Tenant } from './lease.ts';
 
 /** The key that an organization has asked with. */
 type KeyActor = Omit<Actor, 'organizationId'>;

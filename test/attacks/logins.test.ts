@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { createWebSocketStream, WebSocket } from 'ws';
 import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
-import { LoginThrottle } from '../../src/router/authentication/login-throttle.ts';
+import { LoginThrottle } from '../../src/router/authenticator.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { WireClient } from '../conversations/wire-client.ts';
 import { eventually } from '../support/eventually.ts';

@@ -133,7 +133,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'statement-counting',
     about: 'counting statements by text, for GET /api/insights/queries',
     replacement: {
-      module: 'src/router/authentication/authenticator.js',
+      module: 'src/router/authenticator.js',
       text: 'statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => asWritten(sql, organization)),',
       by: '',
     },

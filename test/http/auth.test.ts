@@ -3,7 +3,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { WireAddress } from '../../http/responses/connection-details.ts';
 import { meReply, rotateKeyReply, signupReply } from '../../http/responses/reply-schemas.ts';
-import type { SignedUp } from '../../src/router/accounts/sign-ups.ts';
+import type { SignedUp } from '../../src/router/accounts.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 import { openDoor, talk } from './door.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createdKeyReply } from '../../http/responses/reply-schemas.ts';
 import { consoleSignInEndpoints } from '../../http/routes/account/console-sign-in.ts';
-import { ConsoleSignIn, SIGN_IN_MINUTES } from '../../src/router/accounts/one-time-sign-in.ts';
+import { ConsoleSignIn, SIGN_IN_MINUTES } from '../../src/router/one-time-sign-in.ts';
 import type { JsonReply } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

@@ -2,7 +2,7 @@ import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
 import { readJsonInSlices } from '../../http/json/json-body.ts';
 import { parseJson } from '../../http/json/parse-json.ts';
-import { DisconnectSignal } from '../../src/router/client-disconnect.ts';
+import { DisconnectSignal } from '../../src/router/lease.ts';
 import { SeededRandom } from '../support/random.ts';
 
 const read = (text: string) => readJsonInSlices(Buffer.from(text));

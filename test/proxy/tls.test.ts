@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { mintKey } from '../../src/router/accounts/mint-key.ts';
+import { mintKey } from '../../src/router/accounts.ts';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { authenticate, logIn, type ScramOverrides } from '../conversations/login.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { RefusalLimit } from '../../src/router/authentication/refusal-limit.ts';
+import { RefusalLimit } from '../../src/router/refusal-limit.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 

@@ -12,7 +12,7 @@ import { OrganizationUsage } from '../../src/catalog/usage.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexer, type SharingLimits } from '../../src/multiplex/multiplexer.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
-import type { Lease } from '../../src/router/leases/lease.ts';
+import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ErrorKind, ServiceError } from '../../../src/errors.ts';
-import { HOLD_MS, type RefusalLimit } from '../../../src/router/authentication/refusal-limit.ts';
+import { HOLD_MS, type RefusalLimit } from '../../../src/router/refusal-limit.ts';
 import { ERRORS, serviceError } from '../../errors.ts';
 import type { RequestContext } from '../../request-context.ts';
 

@@ -1,4 +1,4 @@
-import type { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
+import type { DisconnectSignal } from '../../../src/router/lease.ts';
 import { tenantOf } from '../../request-context.ts';
 import { auditReply, auditVerifyReply } from '../../responses/reply-schemas.ts';
 import { sendJson } from '../../responses/send-json.ts';

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { ConsoleSignIn } from '../../../src/router/accounts/one-time-sign-in.ts';
+import type { ConsoleSignIn } from '../../../src/router/one-time-sign-in.ts';
 import { EXAMPLE_KEY, shownKey } from '../../responses/key-replies.ts';
 import { createdKeyReply } from '../../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { QUERIES_MAX, QUERY_ORDERS, type QueryStatistic } from '../../../src/catalog/query-statistics.ts';
-import type { Tenant } from '../../../src/router/tenant.ts';
+import type { Tenant } from '../../../src/router/lease.ts';
 import { tenantOf } from '../../request-context.ts';
 import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { SESSION_STATES } from '../../../src/router/sessions/listed-session.ts';
+import { SESSION_STATES } from '../../../src/router/sessions.ts';
 
 const instant = (description: string) => z.string().meta({ format: 'date-time', description });
 const sessionId = z.string().describe('Names it in the calls that cancel or end it');

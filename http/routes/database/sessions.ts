@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { SessionSignal } from '../../../src/router/sessions/local-sessions.ts';
+import type { SessionSignal } from '../../../src/router/sessions.ts';
 import { sessionNumberOf } from '../../connections/requests-in-progress.ts';
 import { tenantOf } from '../../request-context.ts';
 import { sendJson } from '../../responses/send-json.ts';

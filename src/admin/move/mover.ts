@@ -13,11 +13,9 @@ import { roleExists } from '../../placement/platform-role.ts';
 import { readerOf } from '../../placement/reader-role.ts';
 import { removeReplication } from '../../placement/replication-objects.ts';
 import { StillRunningError } from '../../placement/roles.ts';
-import type { Clusters } from '../../router/clusters/clusters.ts';
-import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../../router/clusters/served-cluster.ts';
-import type { Room } from '../../router/moves/clones.ts';
-import { undoMove } from '../../router/moves/interrupted-moves.ts';
-import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
+import type { Clusters } from '../../router/clusters.ts';
+import { type QuietOptions, type Room, undoMove, whileQuiet } from '../../router/moves.ts';
+import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../../router/served-cluster.ts';
 import { openReplicatedCopy, type Warn } from './replication/open-replicated-copy.ts';
 import type { ReplicatedCopy } from './replication/replicated-copy.ts';
 

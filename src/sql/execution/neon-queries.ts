@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { Lease } from '../../router/leases/lease.ts';
+import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { checkStatement, type StatementContext } from '../../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../../syntax/side-effects.ts';

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import type { DisconnectSignal } from '../../router/client-disconnect.ts';
+import type { DisconnectSignal } from '../../router/lease.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { JsonValue } from '../parameters/json-value.ts';
 import type { ResultFormat, RowMode } from '../result/formats/result-format.ts';

@@ -4,7 +4,7 @@ import { type Multiplexer, mayTake, type ShareableRequest, type SharedBackend, t
 import type { Slot } from '../../multiplex/pipeline-slot.ts';
 import type { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
-import type { Tenant } from '../../router/tenant.ts';
+import type { Tenant } from '../../router/lease.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { Edits } from '../../syntax/edits.ts';
 import { Pipeline } from '../session/pipeline.ts';

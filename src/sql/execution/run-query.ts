@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { Lease } from '../../router/leases/lease.ts';
+import type { Lease } from '../../router/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { sideEffectsOf } from '../../syntax/side-effects.ts';
 import { checkParameterLimit } from '../parameters/encode-parameters.ts';

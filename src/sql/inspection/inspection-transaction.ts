@@ -1,4 +1,4 @@
-import type { Lease } from '../../router/leases/lease.ts';
+import type { Lease } from '../../router/lease.ts';
 import { inTransaction } from '../execution/transactions/in-transaction.ts';
 import { type SessionOptions, SqlSession } from '../session/sql-session.ts';
 

@@ -1,6 +1,6 @@
 import type { Placement } from '../../catalog/organization.ts';
 import { schemaBytes } from '../../placement/schema-statistics.ts';
-import type { Clusters } from '../../router/clusters/clusters.ts';
+import type { Clusters } from '../../router/clusters.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
 /** To measure a database takes milliseconds: the server looks at each of its files. */

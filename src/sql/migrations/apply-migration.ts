@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../errors.ts';
 import { decodeTextRow } from '../../protocol/backend.ts';
-import type { Lease } from '../../router/leases/lease.ts';
+import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type IdempotentRequest, type OnceReply, once } from '../execution/transactions/idempotency.ts';
 import { type SessionOptions, SqlSession } from '../session/sql-session.ts';

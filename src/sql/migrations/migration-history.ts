@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { Lease } from '../../router/leases/lease.ts';
+import type { Lease } from '../../router/lease.ts';
 import type { ParameterText } from '../parameters/encode-parameters.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../postern-tables.ts';
 import { type SessionOptions, SqlSession } from '../session/sql-session.ts';

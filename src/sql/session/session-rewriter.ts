@@ -2,7 +2,7 @@ import { PostgresError, withOnlyValue } from '../../protocol/backend.ts';
 import { HEADER_BYTES } from '../../protocol/framing.ts';
 import { LARGE_SQL_BYTES, type RewriteOptions } from '../../rewriting/rewrite-sql.ts';
 import { schemaRewriterOf } from '../../rewriting/rewriter.ts';
-import type { Tenant } from '../../router/tenant.ts';
+import type { Tenant } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../../syntax/edits.ts';
 import { isExplain } from '../../syntax/statements.ts';

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import type { ListedSession } from '../../../src/router/sessions/listed-session.ts';
-import { LocalSessions } from '../../../src/router/sessions/local-sessions.ts';
+import { type ListedSession, LocalSessions } from '../../../src/router/sessions.ts';
 
 /** A door with so many sessions, every other one of the key k0. */
 function doorWith(count: number, text = 'SELECT 1'): LocalSessions {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Observation } from '../../../src/observation.ts';
-import { RefusalLimit } from '../../../src/router/authentication/refusal-limit.ts';
+import { RefusalLimit } from '../../../src/router/refusal-limit.ts';
 
 function limitOf(perMinute: number) {
   const told: Observation[] = [];

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { SignUpLimitCache } from '../../../src/router/accounts/sign-up-limit-cache.ts';
+import { SignUpLimitCache } from '../../../src/router/accounts.ts';
 
 const limited = (retryAfterS: number) => new ServiceError('rate_limited', 'too many', { retryAfterS });
 

@@ -9,9 +9,7 @@ import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-
 import { ServiceError } from '../../../src/errors.ts';
 import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { registryOf } from '../../../src/multiplex/statement-registry.ts';
-import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { Lease } from '../../../src/router/leases/lease.ts';
-import type { Tenant } from '../../../src/router/tenant.ts';
+import { DisconnectSignal, Lease, type Tenant } from '../../../src/router/lease.ts';
 import { Deadline } from '../../../src/runtime/event-loop.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';

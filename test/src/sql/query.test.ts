@@ -1,6 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
+import { DisconnectSignal } from '../../../src/router/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { BackendReceiver } from '../../../src/backend/connection.ts';
-import type { Lease } from '../../../src/router/leases/lease.ts';
+import type { Lease } from '../../../src/router/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';

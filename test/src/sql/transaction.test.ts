@@ -1,6 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
+import { DisconnectSignal } from '../../../src/router/lease.ts';
 import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
 import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
 import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';

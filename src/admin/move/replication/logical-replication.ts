@@ -7,7 +7,7 @@ import { type SslMode, sslModeOf } from '../../../copies/libpq-tls.ts';
 import { ServiceError } from '../../../errors.ts';
 import { type AdminLogin, sessionConfig } from '../../../placement/admin-connection.ts';
 import { noteSubscription, replicationName } from '../../../placement/replication-objects.ts';
-import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import type { ServedPlacement } from '../../../router/served-cluster.ts';
 
 const POLL_MS = 20;
 /** How much the copy may lag when clients are paused, and how long it is waited for that. */

@@ -2,7 +2,7 @@ import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { removeReplication } from '../../../placement/replication-objects.ts';
 import { textOf } from '../../../protocol/backend.ts';
-import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import type { ServedPlacement } from '../../../router/served-cluster.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
 import { warningOf, whyNotReplicated } from './server-requirements.ts';
 

@@ -8,7 +8,7 @@ import { checkForObstacles } from '../../../copies/obstacles.ts';
 import { type OpenPlacement, openTenantSession, type TenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { codeOf } from '../../../protocol/backend.ts';
-import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import type { ServedPlacement } from '../../../router/served-cluster.ts';
 import { Replication } from './logical-replication.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
 

@@ -3,7 +3,7 @@ import type { CopiedTable } from '../../../copies/contents.ts';
 import { dumpDefinitions } from '../../../copies/definitions/pg-dump.ts';
 import { statementsOf } from '../../../copies/definitions/restore-definitions.ts';
 import { replicationName } from '../../../placement/replication-objects.ts';
-import type { ServedPlacement } from '../../../router/clusters/served-cluster.ts';
+import type { ServedPlacement } from '../../../router/served-cluster.ts';
 
 /** An organization's definitions at one time. */
 export interface Definitions {

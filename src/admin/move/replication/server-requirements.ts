@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { withSession } from '../../../placement/admin-connection.ts';
-import type { ServedCluster } from '../../../router/clusters/served-cluster.ts';
+import type { ServedCluster } from '../../../router/served-cluster.ts';
 
 /** From 16 on a subscription applies changes with the roles of the tables' owners. */
 const OLDEST_SUBSCRIBER = 160_000;

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../../errors.ts';
 import { PostgresError } from '../../../protocol/backend.ts';
-import type { Lease } from '../../../router/leases/lease.ts';
+import type { Lease } from '../../../router/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/reply-size-limit.ts';
 import type { StatementOutcome } from '../../result/statement-outcome.ts';

@@ -1,6 +1,5 @@
 import { ServiceError } from '../../../errors.ts';
-import type { DisconnectSignal } from '../../../router/client-disconnect.ts';
-import type { Lease } from '../../../router/leases/lease.ts';
+import type { DisconnectSignal, Lease } from '../../../router/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkStatement } from '../../../syntax/http-restrictions.ts';

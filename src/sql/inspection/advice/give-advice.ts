@@ -1,4 +1,4 @@
-import type { Lease } from '../../../router/leases/lease.ts';
+import type { Lease } from '../../../router/lease.ts';
 import type { ParameterText } from '../../parameters/encode-parameters.ts';
 import type { SessionOptions } from '../../session/sql-session.ts';
 import { inspect } from '../inspection-transaction.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Placement } from '../../../catalog/organization.ts';
 import { ServiceError } from '../../../errors.ts';
-import type { Lease } from '../../../router/leases/lease.ts';
+import type { Lease } from '../../../router/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { keepResults, RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import { extendedQuery } from '../../session/extended-query-messages.ts';

@@ -12,7 +12,7 @@ import { letWriteLogins } from '../../../../src/placement/citus-setup.ts';
 import { type Cluster, Platform } from '../../../../src/placement/cluster.ts';
 import { prepareCluster } from '../../../../src/placement/cluster-setup.ts';
 import { ProvisionerByKind } from '../../../../src/placement/provisioner-by-kind.ts';
-import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';
+import { newOrganizationId } from '../../../../src/router/accounts.ts';
 import { startService } from '../../../../src/service.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { doorsAt } from '../../../support/doors.ts';

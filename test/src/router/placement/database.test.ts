@@ -13,7 +13,7 @@ import type { Observation } from '../../../../src/observation.ts';
 import { type Cluster, Platform } from '../../../../src/placement/cluster.ts';
 import { prepareCluster } from '../../../../src/placement/cluster-setup.ts';
 import { DatabaseProvisioner } from '../../../../src/placement/database.ts';
-import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';
+import { newOrganizationId } from '../../../../src/router/accounts.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { inThisPart } from '../../../support/parts.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';

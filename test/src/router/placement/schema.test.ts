@@ -7,7 +7,7 @@ import type { Observation } from '../../../../src/observation.ts';
 import { type Cluster, Platform } from '../../../../src/placement/cluster.ts';
 import { prepareCluster } from '../../../../src/placement/cluster-setup.ts';
 import { ProvisionerByKind } from '../../../../src/placement/provisioner-by-kind.ts';
-import { newOrganizationId } from '../../../../src/router/accounts/organization-and-key-ids.ts';
+import { newOrganizationId } from '../../../../src/router/accounts.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { inThisPart } from '../../../support/parts.ts';

@@ -1,15 +1,15 @@
 import { randomInt, timingSafeEqual } from 'node:crypto';
-import { type CancelForwarding, type ForwardedCancel, secretDigest } from '../../catalog/processes.ts';
+import { type CancelForwarding, type ForwardedCancel, secretDigest } from '../catalog/processes.ts';
 
 /** The key in BackendKeyData and in a CancelRequest. */
-export interface CancelKey {
+interface CancelKey {
   /** Identifies the client's session and not a backend, because a session's backends change. */
   readonly processId: number;
   readonly secret: Buffer;
 }
 
 /** A session whose running query can be canceled. */
-export interface Cancelable {
+interface Cancelable {
   cancel(): Promise<void>;
 }
 

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { BackendConnection } from '../../backend/connection.ts';
-import { runCommand } from '../../backend/own-request.ts';
-import type { Pool } from '../../backend/pool.ts';
-import type { PgLocks } from '../../catalog/control-pool.ts';
-import { ServiceError } from '../../errors.ts';
-import type { ObservationHandlers, Observe } from '../../observation.ts';
-import { codeOf } from '../../protocol/backend.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import { runCommand } from '../backend/own-request.ts';
+import type { Pool } from '../backend/pool.ts';
+import type { PgLocks } from '../catalog/control-pool.ts';
+import { ServiceError } from '../errors.ts';
+import type { ObservationHandlers, Observe } from '../observation.ts';
+import { codeOf } from '../protocol/backend.ts';
 
 const OUT_OF_MEMORY = '53200';
 /** For finding the sessions with too many locks and for their end. */

@@ -1,6 +1,6 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { digestApiKey } from '../../auth/tokens.ts';
-import { ServiceError } from '../../errors.ts';
+import { digestApiKey } from '../auth/tokens.ts';
+import { ServiceError } from '../errors.ts';
 
 export const SIGN_IN_MINUTES = 10;
 
@@ -8,7 +8,7 @@ const TOKEN_BYTES = 32;
 const HINT = 'Sign in with a key: API_KEY in .env.postern is one. The next start of postern dev prints another address.';
 
 /** What a token stands for: a key that whoever opens the address acts with. */
-export interface SignInGrant {
+interface SignInGrant {
   readonly organizationId: string;
   readonly apiKey: string;
 }
@@ -20,7 +20,7 @@ interface Issued extends SignInGrant {
   isUsed: boolean;
 }
 
-export type Redeemed =
+type Redeemed =
   | SignInGrant
   /** The organization is known if the token was right once. */
   | { readonly refusal: ServiceError; readonly organizationId: string | undefined };

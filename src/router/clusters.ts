@@ -1,23 +1,25 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolSnapshot } from '../../backend/organization-pool.ts';
-import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters.ts';
-import type { Placement } from '../../catalog/organization.ts';
-import type { Cluster } from '../../placement/cluster.ts';
-import { removeReplication } from '../../placement/replication-objects.ts';
-import type { RunningProcess } from '../../placement/roles.ts';
-import { InputScheduler } from '../../runtime/input-scheduler.ts';
-import { ClusterOpening, type PrepareCluster } from './cluster-opening.ts';
+import type { PoolSnapshot } from '../backend/organization-pool.ts';
+import { type ClusterRegistry, type ClusterRow, type CountedCluster, DEFAULT_CLUSTER } from '../catalog/clusters.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { readSecret } from '../config.ts';
+import { ServiceError } from '../errors.ts';
+import type { Cluster } from '../placement/cluster.ts';
+import { removeReplication } from '../placement/replication-objects.ts';
+import type { RunningProcess } from '../placement/roles.ts';
+import { textOf } from '../protocol/backend.ts';
+import { InputScheduler } from '../runtime/input-scheduler.ts';
 import { ClusterDownError, ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
 
 /** How a cluster is seen now. */
-export interface ClusterSnapshot {
+interface ClusterSnapshot {
   readonly name: string;
   readonly isAnswering: boolean;
   /** Undefined until it has answered. */
   readonly pool: PoolSnapshot | undefined;
 }
 
-export interface ClustersOptions extends Omit<ServedClusterOptions, 'inputs' | 'changed'> {
+interface ClustersOptions extends Omit<ServedClusterOptions, 'inputs' | 'changed'> {
   /** The one that the service is started with. */
   readonly first: Cluster;
   readonly prepare: PrepareCluster;
@@ -200,5 +202,168 @@ export class Clusters {
       this.#others.set(name, opening);
       if (this.#isStarted) void opening.begin();
     }
+  }
+}
+
+/** Sets up another server, or finds it set up. @throws ClusterError when it cannot be used */
+type PrepareCluster = (name: string, url: string) => Promise<Cluster>;
+
+const AGAIN_MS = { first: 500, longest: 5_000 };
+
+/** Tries to open a cluster until it succeeds, from the first time on that somebody wants it. */
+class ClusterOpening {
+  readonly row: ClusterRow;
+  readonly #prepare: PrepareCluster;
+  readonly #options: ServedClusterOptions;
+  readonly #stop = new AbortController();
+  #attempted: Promise<void> | undefined;
+  #cluster: ServedCluster | undefined;
+  /** Why it could not be opened. */
+  #problem: string | undefined;
+
+  constructor(row: ClusterRow, prepare: PrepareCluster, options: ServedClusterOptions) {
+    this.row = row;
+    this.#prepare = prepare;
+    this.#options = options;
+  }
+
+  /** Begins to open it. @returns when the first try has ended */
+  begin(): Promise<void> {
+    this.#attempted ??= this.#try().finally(() => void this.#tryAgain());
+    return this.#attempted;
+  }
+
+  /** Undefined until it has been opened. */
+  get cluster(): ServedCluster | undefined {
+    return this.#cluster;
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#cluster?.close();
+  }
+
+  async #tryAgain(): Promise<void> {
+    const { signal } = this.#stop;
+    for (let pauseMs = AGAIN_MS.first; this.#cluster === undefined; pauseMs = Math.min(AGAIN_MS.longest, 2 * pauseMs)) {
+      await delay(pauseMs, undefined, { signal, ref: false }).catch(() => {});
+      if (signal.aborted) return;
+      await this.#try();
+    }
+  }
+
+  async #try(): Promise<void> {
+    try {
+      const { name, urlSource, systemIdentifier } = this.row;
+      const cluster = await this.#prepare(name, readSecret(urlSource ?? ''));
+      if ((cluster.systemIdentifier ?? systemIdentifier) !== systemIdentifier)
+        throw new Error('it is another server than the one that was added');
+      if (this.#stop.signal.aborted) return;
+      this.#cluster = new ServedCluster(cluster, this.#options);
+      this.#options.changed(this.#cluster);
+      this.#options.opened?.(this.#cluster);
+      if (this.#problem !== undefined) this.#warn('answers');
+    } catch (error) {
+      const problem = textOf(error);
+      if (problem !== this.#problem && !this.#stop.signal.aborted) this.#warn(`cannot be used yet: ${problem}`);
+      this.#problem = problem;
+    }
+  }
+
+  #warn(what: string): void {
+    this.#options.observe({ name: 'service.warning', message: `cluster ${this.row.name} ${what}` });
+  }
+}
+
+/** Organizations are counted so often. Meanwhile this process's own are added. */
+const COUNT_EVERY_MS = 1_000;
+
+/** Finds clusters for new organizations: the open one with the most room. */
+export class NewPlacements {
+  readonly #clusters: Clusters;
+  readonly #registry: ClusterRegistry;
+  readonly #kind: Placement['kind'];
+  #counted: Promise<CountedCluster[]> | undefined;
+  #countedAt = 0;
+  /** The clusters' changes when they were counted. */
+  #countedChanges = 0;
+  /** How many organizations have been added to each since they were counted. */
+  readonly #added = new Map<string, number>();
+
+  /** @param kind of every new organization */
+  constructor(clusters: Clusters, registry: ClusterRegistry, kind: Placement['kind']) {
+    this.#clusters = clusters;
+    this.#registry = registry;
+    this.#kind = kind;
+  }
+
+  /** For one new organization, which may go elsewhere if a cluster fails. */
+  choose(): PlacementChoice {
+    return new PlacementChoice(this);
+  }
+
+  /** @throws ServiceError `not_ready` when no cluster can take it */
+  async placementFor(organizationId: string, unusable: Set<string>): Promise<Placement> {
+    for (;;) {
+      const name = await this.roomiest(unusable);
+      if (name === undefined) throw new ServiceError('not_ready', 'there is no room for another organization', { retryAfterS: 1 });
+      try {
+        const { provisioner } = await this.#clusters.ready(name);
+        this.#added.set(name, (this.#added.get(name) ?? 0) + 1);
+        return provisioner.placementFor(organizationId);
+      } catch (error) {
+        if (!(error instanceof ClusterDownError)) throw error;
+        unusable.add(name);
+      }
+    }
+  }
+
+  /** The cluster whose organizations are the fewest for its weight. @returns undefined if none takes any */
+  async roomiest(unusable: ReadonlySet<string>): Promise<string | undefined> {
+    // Nothing is to be counted where there is no choice.
+    if (this.#clusters.isAlone) return unusable.has(this.#clusters.default.name) ? undefined : this.#clusters.default.name;
+    const fillOf = ({ name, organizations, weight }: CountedCluster) => (organizations + (this.#added.get(name) ?? 0)) / weight;
+    const open = (await this.#count()).filter(
+      ({ name, placements, isDraining, cap, organizations }) =>
+        !isDraining && !unusable.has(name) && placements.includes(this.#kind) && (cap === null || organizations < cap),
+    );
+    return open.sort((one, other) => fillOf(one) - fillOf(other))[0]?.name;
+  }
+
+  #count(): Promise<CountedCluster[]> {
+    const isOld = performance.now() - this.#countedAt > COUNT_EVERY_MS || this.#countedChanges !== this.#clusters.changes;
+    if (this.#counted === undefined || isOld) {
+      this.#countedAt = performance.now();
+      this.#countedChanges = this.#clusters.changes;
+      this.#added.clear();
+      this.#counted = this.#registry.counted();
+      this.#counted.catch(() => {
+        this.#counted = undefined;
+      });
+    }
+    return this.#counted;
+  }
+}
+
+/** Remembers the clusters that could not take the organization. */
+class PlacementChoice {
+  readonly #placements: NewPlacements;
+  readonly #unusable = new Set<string>();
+
+  constructor(placements: NewPlacements) {
+    this.#placements = placements;
+  }
+
+  /** @throws ServiceError `not_ready` when no cluster can take it */
+  placementFor(organizationId: string): Promise<Placement> {
+    return this.#placements.placementFor(organizationId, this.#unusable);
+  }
+
+  /** Whether the organization may be added to another cluster after this error. */
+  async mayGoElsewhere({ cluster }: Placement, error: unknown): Promise<boolean> {
+    if (!(error instanceof ServiceError) || error.kind !== 'not_ready') return false;
+    this.#unusable.add(cluster);
+    const other = await this.#placements.roomiest(this.#unusable).catch(() => undefined);
+    return other !== undefined;
   }
 }

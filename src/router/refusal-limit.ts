@@ -1,7 +1,7 @@
-import { rateLimitAddress } from '../../auth/tokens.ts';
-import { ServiceError } from '../../errors.ts';
-import type { Observe } from '../../observation.ts';
-import { BoundedMap } from '../../runtime/bounded-map.ts';
+import { rateLimitAddress } from '../auth/tokens.ts';
+import { ServiceError } from '../errors.ts';
+import type { Observe } from '../observation.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
 
 /** How long an address beyond its limit waits for each refusal. */
 export const HOLD_MS = 1_000;
@@ -10,7 +10,7 @@ const MAX_ADDRESSES = 10_000;
 const WARN_EVERY_MS = 60_000;
 const MINUTE_MS = 60_000;
 
-export interface RefusalLimitOptions {
+interface RefusalLimitOptions {
   /** The size of an address's token bucket, which refills within a minute. */
   readonly perMinute: number;
   readonly observe: Observe;

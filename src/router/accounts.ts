@@ -1,15 +1,18 @@
-import { digestApiKey, isWellFormedInvitation } from '../../auth/tokens.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { Organization, Placement } from '../../catalog/organization.ts';
-import { inviteInvalid, type SignUp, type SignupQuota } from '../../catalog/sign-ups.ts';
-import { ServiceError } from '../../errors.ts';
-import type { Observe, Origin } from '../../observation.ts';
-import type { Clusters } from '../clusters/clusters.ts';
-import type { NewPlacements } from '../clusters/placement-choice.ts';
-import { ClusterDownError } from '../clusters/served-cluster.ts';
-import { mintKey } from './mint-key.ts';
-import { newOrganizationId } from './organization-and-key-ids.ts';
-import { SignUpLimitCache } from './sign-up-limit-cache.ts';
+import { randomBytes, randomInt } from 'node:crypto';
+import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../auth/scram.ts';
+import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedInvitation, rateLimitAddress } from '../auth/tokens.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { SaltOfKeys } from '../catalog/credentials.ts';
+import type { ApiKey, KeyDetails, NewApiKey } from '../catalog/key-rows.ts';
+import type { RotatedKey } from '../catalog/keys.ts';
+import type { Organization, Placement } from '../catalog/organization.ts';
+import { inviteInvalid, type SignUp, type SignupQuota } from '../catalog/sign-ups.ts';
+import { ServiceError } from '../errors.ts';
+import type { Observe, Origin } from '../observation.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
+import type { Clusters, NewPlacements } from './clusters.ts';
+import type { Tenant } from './lease.ts';
+import { ClusterDownError } from './served-cluster.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
@@ -20,7 +23,7 @@ export interface SignedUp {
   readonly quota: SignupQuota | undefined;
 }
 
-export interface SignUpRequest {
+interface SignUpRequest {
   readonly orgName: string;
   readonly email: string;
   /** An invitation's token; it counts only where one is needed. */
@@ -28,7 +31,7 @@ export interface SignUpRequest {
 }
 
 /** The steps in which an organization is made that nobody has signed up. */
-export interface MakeSteps {
+interface MakeSteps {
   placementFor(id: string): Placement;
   /** Records it as `provisioning`. */
   record(made: Pick<SignUp, 'id' | 'placement' | 'key'>): Promise<void>;
@@ -37,7 +40,7 @@ export interface MakeSteps {
   activate(id: string): Promise<Organization>;
 }
 
-export interface SignUpsOptions {
+interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly clusters: Clusters;
   readonly placements: NewPlacements;
@@ -209,5 +212,140 @@ export class SignUps {
     } catch (error) {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
     }
+  }
+}
+
+/** A key in clear text, which is shown once and stored nowhere. */
+interface Shown {
+  readonly apiKey: string;
+}
+
+/** What an organization does with its keys, each time with one that has the scope `admin`. */
+export class ApiKeys {
+  readonly #catalog: Catalog;
+  readonly #clusters: Clusters;
+
+  constructor(catalog: Catalog, clusters: Clusters) {
+    this.#catalog = catalog;
+    this.#clusters = clusters;
+  }
+
+  /** The live keys, the oldest first. */
+  list({ organization }: Tenant): Promise<readonly ApiKey[]> {
+    return this.#catalog.keys.list(organization.id);
+  }
+
+  /** @throws ServiceError `too_many_keys`, `invalid_request` */
+  async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
+    checkScope(tenant);
+    const { placement } = tenant.organization;
+    if (details.scope === 'read') await this.#clusters.admitReaders(placement);
+    const { apiKey, record } = await this.#mint(tenant);
+    const key = await this.#clusters.default.locks.retryWhenFull(() =>
+      this.#catalog.keys.create(changeBy(tenant, origin), record, details),
+    );
+    return { apiKey, key };
+  }
+
+  /**
+   * Replaces a key. Without a grace period the old one is invalid in this process when this returns, and in others when they are notified.
+   * @throws ServiceError `not_found`, `forbidden`, `too_many_keys`; `unauthorized` when the key that asks has been replaced meanwhile
+   */
+  async rotate(tenant: Tenant, keyId: string, graceS: number, origin: Origin): Promise<Shown & RotatedKey> {
+    const { apiKey, record } = await this.#mint(tenant);
+    const rotate = () => this.#catalog.keys.rotate(changeBy(tenant, origin), keyId, record, graceS);
+    return { ...(await this.#clusters.default.locks.retryWhenFull(rotate)), apiKey };
+  }
+
+  /** @throws ServiceError `not_found`, `invalid_request` */
+  update(tenant: Tenant, keyId: string, details: Partial<Omit<KeyDetails, 'scope'>>, origin: Origin): Promise<ApiKey> {
+    return this.#clusters.default.locks.retryWhenFull(() => this.#catalog.keys.update(changeBy(tenant, origin), keyId, details));
+  }
+
+  /** @throws ServiceError `not_found`, `forbidden` */
+  revoke(tenant: Tenant, keyId: string, origin: Origin): Promise<Date> {
+    return this.#clusters.default.locks.retryWhenFull(() => this.#catalog.keys.revoke(changeBy(tenant, origin), keyId));
+  }
+
+  async #mint({ organization }: Tenant) {
+    const known = await this.#clusters.default.locks.retryWhenFull(() => this.#catalog.findByOrganization(organization.id));
+    return mintKey(known?.salt);
+  }
+}
+
+function changeBy(tenant: Tenant, origin: Origin) {
+  checkScope(tenant);
+  return { organizationId: tenant.organization.id, actorKeyId: tenant.key.id, origin };
+}
+
+/** Every route says which scope it needs; here nothing is left to it. */
+function checkScope({ key: { scope } }: Tenant): void {
+  if (scope !== 'admin') throw new ServiceError('forbidden', 'the API key may not manage keys: its scope is not admin');
+}
+
+interface MintedKey {
+  /** The key in clear text, which is shown once and stored nowhere. */
+  readonly apiKey: string;
+  /** The part that is stored. */
+  readonly record: NewApiKey;
+}
+
+/** @param like the salt and iterations of the organization's keys; undefined: it has none yet */
+export async function mintKey(like?: SaltOfKeys): Promise<MintedKey> {
+  const apiKey = generateApiKey();
+  const { salt, iterations } = like ?? { salt: randomBytes(SCRAM_SALT_BYTES), iterations: SCRAM_ITERATIONS };
+  const verifier = await deriveVerifier(apiKey, salt, iterations);
+  return { apiKey, record: { id: newKeyId(), prefix: apiKeyPrefix(apiKey), digest: digestApiKey(apiKey), verifier } };
+}
+
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
+const LENGTH = 12;
+
+/** `org_` and 12 of `[a-z0-9]` (62 bits). It needs no quotes in SQL and reveals nothing about the organization. */
+export function newOrganizationId(): string {
+  return `org_${random()}`;
+}
+
+/** `key_` and 12 of `[a-z0-9]`. */
+function newKeyId(): string {
+  return `key_${random()}`;
+}
+
+function random(): string {
+  return Array.from({ length: LENGTH }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
+}
+
+/** After this time the control database, which counts for all processes, is asked again. */
+const REMEMBERED_MS = 10_000;
+/** How many addresses are remembered. Beyond that the oldest is forgotten, so that an attacker cannot fill the memory. */
+const MAX_ADDRESSES = 10_000;
+
+/**
+ * Addresses that have used up their sign-ups of the hour. Further attempts are refused from memory, without a session of the
+ * control database, which has few and needs them for logins.
+ */
+export class SignUpLimitCache {
+  readonly #now: () => number;
+  readonly #refusals = new BoundedMap<string, { readonly error: ServiceError; readonly at: number }>({ maxEntries: MAX_ADDRESSES });
+
+  /** @param now milliseconds on a monotonic clock */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** @throws ServiceError `rate_limited`, the remembered one, with the remaining time */
+  check(sourceIp: string): void {
+    const refusal = this.#refusals.get(rateLimitAddress(sourceIp));
+    if (refusal === undefined) return;
+    const { error, at } = refusal;
+    const passedMs = this.#now() - at;
+    const retryAfterS = Math.ceil((error.retryAfterS ?? 0) - passedMs / 1_000);
+    if (passedMs < REMEMBERED_MS && retryAfterS > 0) throw new ServiceError(error.kind, error.message, { retryAfterS });
+  }
+
+  /** @param error the error of a sign-up from there; only `rate_limited` is remembered */
+  remember(sourceIp: string, error: unknown): void {
+    if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') return;
+    this.#refusals.set(rateLimitAddress(sourceIp), { error, at: this.#now() });
   }
 }

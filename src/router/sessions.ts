@@ -1,0 +1,342 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ProcessRequests } from '../catalog/processes.ts';
+import { ServiceError } from '../errors.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
+import { redactSecrets } from '../syntax/redaction.ts';
+import type { Tenant } from './lease.ts';
+
+/** The sessions that a key may see, of all processes. */
+interface ListedSessions extends SessionList {
+  /** How many processes serve the organization, and how many have answered in time. */
+  readonly processes: { readonly asked: number; readonly answered: number };
+}
+
+/** A request of another process. */
+type SessionRequest =
+  | { readonly name: 'list'; readonly organizationId: string }
+  | ({ readonly name: 'signal'; readonly number: number; readonly signal: SessionSignal } & SessionsOf);
+
+/** The lists of the other processes. */
+interface OthersLists {
+  readonly asked: number;
+  readonly lists: readonly SessionList[];
+}
+
+const LIST_TIMEOUT_MS = 1_000;
+const SIGNAL_TIMEOUT_MS = 3_000;
+/** For an organization other processes are asked for their lists at most this often. Callers in between share the answer. */
+const LIST_EVERY_MS = 250;
+/** An organization's signals to sessions of other processes are sent one after another, at least this far apart. */
+const SIGNAL_EVERY_MS = 20;
+const SESSION_ID = /^ses_([0-9a-f]{8})([0-9a-f]{8})$/;
+
+/** The sessions of organizations in all processes: lists them, cancels their statements, ends them. */
+export class Sessions {
+  readonly #local: LocalSessions;
+  readonly #processes: ProcessRequests;
+  /** The latest requests for lists, by organization. */
+  readonly #lists = new Map<string, Promise<OthersLists>>();
+  /** When the last signal of an organization has been sent. */
+  readonly #signals = new Map<string, Promise<unknown>>();
+
+  constructor(processes: ProcessRequests) {
+    this.#processes = processes;
+    this.#local = new LocalSessions((number) => this.idOf(number));
+  }
+
+  /** Lets other processes ask for the sessions of this one. */
+  async open(): Promise<void> {
+    await this.#processes.serve((request) => this.#respond(JSON.parse(request)));
+  }
+
+  /** Adds a door of this process. */
+  register(source: SessionSource): void {
+    this.#local.register(source);
+  }
+
+  /** The id of a session of this process. It is no secret: whose session it is counts. */
+  idOf(number: number): string {
+    return `ses_${hexadecimal(this.#processes.own)}${hexadecimal(number)}`;
+  }
+
+  /**
+   * The sessions of the tenant's organization, or of its key if that is no `admin` key. The earliest come first.
+   * @throws ServiceError `not_ready`
+   */
+  async list(tenant: Tenant): Promise<ListedSessions> {
+    const whose = seenBy(tenant);
+    const [own, others] = await Promise.all([this.#local.list(whose), this.#askForLists(whose.organizationId)]);
+    const lists = [own, ...others.lists];
+    const sessions = lists.flatMap(({ sessions }) => sessions.filter(({ keyId }) => keyId === (whose.keyId ?? keyId))).sort(byAge);
+    const processes = { asked: 1 + others.asked, answered: lists.length };
+    const isAll = sessions.length <= SESSIONS_MAX && processes.answered === processes.asked;
+    return { sessions: sessions.slice(0, SESSIONS_MAX), isComplete: isAll && lists.every(({ isComplete }) => isComplete), processes };
+  }
+
+  /**
+   * Cancels what a session runs, or ends it.
+   * @throws ServiceError `not_found` where there is no such session, or the tenant's key must not see it; `not_ready`
+   */
+  async signal(tenant: Tenant, sessionId: string, signal: SessionSignal): Promise<void> {
+    const [, process = '', number = ''] = SESSION_ID.exec(sessionId) ?? [];
+    const isFound =
+      isProcess(Number.parseInt(process, 16)) &&
+      (await this.#send(Number.parseInt(process, 16), Number.parseInt(number, 16), seenBy(tenant), signal));
+    if (!isFound) throw new ServiceError('not_found', `there is no session "${sessionId}"`);
+  }
+
+  #send(to: number, number: number, whose: SessionsOf, signal: SessionSignal): boolean | Promise<boolean> {
+    if (to === this.#processes.own) return this.#local.signal(whose, number, signal);
+    return this.#inTurn(whose.organizationId, async () => {
+      const request: SessionRequest = { name: 'signal', number, signal, ...whose };
+      const { asked, replies } = await this.#processes.ask({ to, request: JSON.stringify(request), timeoutMs: SIGNAL_TIMEOUT_MS });
+      const [reply] = replies;
+      if (asked > 0 && reply === undefined)
+        throw new ServiceError('not_ready', 'the process that has this session does not answer', { retryAfterS: 1 });
+      return reply === 'true';
+    });
+  }
+
+  /** Runs after the organization's earlier work. */
+  #inTurn<T>(organizationId: string, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#signals.get(organizationId) ?? Promise.resolve()).then(work);
+    const next = turn.catch(() => {}).then(() => delay(SIGNAL_EVERY_MS));
+    this.#signals.set(organizationId, next);
+    void next.then(() => {
+      if (this.#signals.get(organizationId) === next) this.#signals.delete(organizationId);
+    });
+    return turn;
+  }
+
+  #askForLists(organizationId: string): Promise<OthersLists> {
+    const latest = this.#lists.get(organizationId);
+    if (latest !== undefined) return latest;
+    const asking = this.#askOthers({ name: 'list', organizationId });
+    this.#lists.set(organizationId, asking);
+    void Promise.allSettled([asking, delay(LIST_EVERY_MS)]).then(() => this.#lists.delete(organizationId));
+    return asking;
+  }
+
+  async #askOthers(request: SessionRequest): Promise<OthersLists> {
+    const { asked, replies } = await this.#processes.ask({ request: JSON.stringify(request), timeoutMs: LIST_TIMEOUT_MS });
+    return { asked, lists: replies.map((reply): SessionList => JSON.parse(reply)) };
+  }
+
+  async #respond(request: SessionRequest): Promise<string> {
+    if (request.name === 'list') return JSON.stringify(await this.#local.list({ organizationId: request.organizationId }));
+    return String(this.#local.signal(request, request.number, request.signal));
+  }
+}
+
+/** Zero stands for all processes, and no process has a number that the control database has no room for. */
+function isProcess(number: number): boolean {
+  return number > 0 && number <= 0x7fff_ffff;
+}
+
+/** An `admin` key sees the sessions of all keys, any other its own. */
+function seenBy({ organization, key }: Tenant): SessionsOf {
+  return key.scope === 'admin' ? { organizationId: organization.id } : { organizationId: organization.id, keyId: key.id };
+}
+
+function byAge(a: SessionRecord, b: SessionRecord): number {
+  return a.connectedAt < b.connectedAt ? -1 : Number(a.connectedAt > b.connectedAt);
+}
+
+function hexadecimal(number: number): string {
+  return number.toString(16).padStart(8, '0');
+}
+
+/** A session as it is listed. Times are ISO strings. */
+interface SessionRecord {
+  readonly sessionId: string;
+  readonly door: 'wire' | 'http';
+  readonly keyId: string;
+  readonly keyPrefix: string;
+  readonly sourceIp: string;
+  readonly applicationName: string | null;
+  readonly userAgent: string | null;
+  readonly isEncrypted: boolean;
+  readonly processId: number | null;
+  readonly connectedAt: string;
+  readonly state: SessionState;
+  readonly stateSince: string;
+  readonly pins: readonly PinnedFor[];
+  readonly statement: { readonly sql: string; readonly startedAt: string; readonly runningMs: number } | null;
+}
+
+interface SessionList {
+  readonly sessions: readonly SessionRecord[];
+  /** False where there are more than may be listed. */
+  readonly isComplete: boolean;
+}
+
+/** Which sessions are meant: those of an organization, or of one of its keys. */
+interface SessionsOf {
+  readonly organizationId: string;
+  readonly keyId?: string | undefined;
+}
+
+/** What can be done to a session. */
+export type SessionSignal = 'cancel' | 'terminate';
+
+const SESSIONS_MAX = 1_000;
+/** Few statements run at the same time. Of more than these, none is shown. */
+const READ_CHARACTERS_MAX = 262_144;
+const TEXT_CHARACTERS_MAX = 500;
+
+/** The sessions of organizations at both doors of this process. Nothing is noted of a session before it is asked for. */
+export class LocalSessions {
+  readonly #sources: SessionSource[] = [];
+  readonly #idOf: (number: number) => string;
+
+  /** @param idOf names a session of this process among those of all */
+  constructor(idOf: (number: number) => string) {
+    this.#idOf = idOf;
+  }
+
+  /** Adds a door. */
+  register(source: SessionSource): void {
+    this.#sources.push(source);
+  }
+
+  /** Takes several turns of the event loop where many statements have to be shown. */
+  async list(whose: SessionsOf): Promise<SessionList> {
+    const found: ListedSession[] = [];
+    for (const session of this.#sessionsOf(whose)) if (found.push(session) > SESSIONS_MAX) break;
+    const sessions: SessionRecord[] = [];
+    const slices = new TimeSlices();
+    let readCharacters = 0;
+    for (const session of found.slice(0, SESSIONS_MAX)) {
+      const described = session.describe();
+      if (described === undefined) continue;
+      readCharacters += Math.min(described.statement?.text.length ?? 0, WHOLE_CHARACTERS_MAX);
+      const statement = readCharacters > READ_CHARACTERS_MAX ? undefined : described.statement;
+      sessions.push(recordOf(this.#idOf(session.number), session.keyId, { ...described, statement }));
+      await slices.pause();
+    }
+    return { sessions, isComplete: found.length <= SESSIONS_MAX };
+  }
+
+  /** @returns whether there is such a session */
+  signal(whose: SessionsOf, number: number, signal: SessionSignal): boolean {
+    for (const session of this.#sessionsOf(whose)) {
+      if (session.number !== number) continue;
+      if (signal === 'terminate') session.terminate();
+      else void session.cancel();
+      return true;
+    }
+    return false;
+  }
+
+  *#sessionsOf({ organizationId, keyId }: SessionsOf): Iterable<ListedSession> {
+    for (const source of this.#sources) {
+      for (const session of source.sessionsOf(organizationId)) if (keyId === undefined || session.keyId === keyId) yield session;
+    }
+  }
+}
+
+function recordOf(sessionId: string, keyId: string, described: SessionDescription): SessionRecord {
+  const { statement } = described;
+  const now = performance.now();
+  const timeOf = (at: number) => new Date(Date.now() - (now - at)).toISOString();
+  return {
+    sessionId,
+    door: described.door,
+    keyId,
+    keyPrefix: described.keyPrefix,
+    sourceIp: described.sourceIp,
+    applicationName: cut(described.applicationName),
+    userAgent: cut(described.userAgent),
+    isEncrypted: described.isEncrypted,
+    processId: described.processId ?? null,
+    connectedAt: timeOf(described.connectedAt),
+    state: described.state,
+    stateSince: timeOf(described.stateSince),
+    pins: described.pins,
+    statement:
+      statement === undefined
+        ? null
+        : { sql: shownSql(statement), startedAt: timeOf(statement.since), runningMs: Math.max(0, Math.round(now - statement.since)) },
+  };
+}
+
+function cut(text: string | undefined): string | null {
+  return text === undefined || text === '' ? null : text.slice(0, TEXT_CHARACTERS_MAX);
+}
+
+/** The state of a client's session, in the words of pg_stat_activity; or it waits for a backend, in which case it runs nothing yet. */
+export const SESSION_STATES = ['idle', 'active', 'idle in transaction', 'idle in failed transaction', 'waiting for a backend'] as const;
+
+export type SessionState = (typeof SESSION_STATES)[number];
+
+/** Why a session keeps its backend. */
+export interface PinnedFor {
+  readonly reason: string;
+  /** One sentence. */
+  readonly explanation: string;
+}
+
+/** SQL as its client has sent it, which may hold secrets. */
+export interface SentStatement {
+  readonly text: string;
+  /** The text is complete, and not only its beginning. */
+  readonly isWhole: boolean;
+  /** When it was sent to the backend. */
+  readonly since: number;
+}
+
+/** A client's session at a door, at this moment. Its times are on performance.now()'s clock. */
+export interface SessionDescription {
+  readonly door: 'wire' | 'http';
+  readonly keyPrefix: string;
+  readonly sourceIp: string;
+  readonly applicationName: string | undefined;
+  readonly userAgent: string | undefined;
+  readonly isEncrypted: boolean;
+  /** What `pg_backend_pid()` returns to the client; undefined where it depends on the statement. */
+  readonly processId: number | undefined;
+  readonly connectedAt: number;
+  readonly state: SessionState;
+  readonly stateSince: number;
+  readonly pins: readonly PinnedFor[];
+  /** Undefined if none is running, or it is not known which. */
+  readonly statement: SentStatement | undefined;
+}
+
+/** A client's session: a connection to the wire door, or a request over HTTP. */
+export interface ListedSession {
+  /** Below 2^32, and that of no other session of this process. */
+  readonly number: number;
+  readonly keyId: string;
+  /** @returns undefined if the session has ended */
+  describe(): SessionDescription | undefined;
+  /** Cancels the running statement, if there is one. */
+  cancel(): unknown;
+  /** Ends the session with 57P01. */
+  terminate(): void;
+}
+
+/** A door, as the list of sessions uses it. */
+export interface SessionSource {
+  /** Those of all the organization's keys. */
+  sessionsOf(organizationId: string): Iterable<ListedSession>;
+}
+
+const SHOWN_CHARACTERS_MAX = 1_000;
+/** Longer texts are not searched for secrets as a whole. */
+const WHOLE_CHARACTERS_MAX = 8_192;
+/** Masking makes a text shorter. */
+const BEGINNING_CHARACTERS = 2_048;
+
+/** The first half of a surrogate pair that has been cut. */
+const HALF_CHARACTER = /[\ud800-\udbff]$/;
+
+/**
+ * The beginning of a statement, with secrets masked as in the audit log. Whether a literal is a password may depend on any part of
+ * the text. So all literals of a long text are masked.
+ */
+function shownSql({ text, isWhole }: Pick<SentStatement, 'text' | 'isWhole'>): string {
+  const isShort = isWhole && text.length <= WHOLE_CHARACTERS_MAX;
+  const redacted = isShort ? redactSecrets(text) : redactSecrets(text.slice(0, BEGINNING_CHARACTERS), true);
+  return redacted.trimStart().slice(0, SHOWN_CHARACTERS_MAX).replace(HALF_CHARACTER, '');
+}
