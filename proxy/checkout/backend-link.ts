@@ -1,8 +1,13 @@
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../../src/backend/connection.ts';
 import { Disposition, type ReplyQueue, Request } from '../../src/backend/reply-queue.ts';
-import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
-import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
-import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
+import {
+  mayTake,
+  type ShareableRequest,
+  type SharedBackend,
+  SharedPipeline,
+  type ShareMode,
+  type Slot,
+} from '../../src/multiplex/multiplexer.ts';
 import { queryMessage } from '../../src/protocol/frontend.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { UNNAMED_OPTIONS } from '../../src/syntax/session-traits.ts';

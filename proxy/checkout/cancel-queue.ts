@@ -1,6 +1,5 @@
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
-import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
+import type { SharedPipeline, Slot } from '../../src/multiplex/multiplexer.ts';
 import type { Lease } from '../../src/router/lease.ts';
 
 /** Where the session's requests run at the moment. */

@@ -1,8 +1,14 @@
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { type ShareableRequest, type SharedBackend, type ShareMode, suits, type WaitingClient } from '../../src/multiplex/multiplexer.ts';
-import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
+import {
+  type ShareableRequest,
+  type SharedBackend,
+  type SharedPipeline,
+  type ShareMode,
+  suits,
+  type WaitingClient,
+} from '../../src/multiplex/multiplexer.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';

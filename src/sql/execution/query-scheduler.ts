@@ -1,6 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Multiplexers, ShareableRequest } from '../../multiplex/multiplexer.ts';
-import { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
+import { type Multiplexers, type ShareableRequest, SharedPipeline } from '../../multiplex/multiplexer.ts';
 import type { Observe } from '../../observation.ts';
 import type { Tenant } from '../../router/lease.ts';
 import type { Router } from '../../router/router.ts';

@@ -1,8 +1,14 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { ServiceError } from '../../errors.ts';
-import { type Multiplexer, mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../multiplex/multiplexer.ts';
-import type { Slot } from '../../multiplex/pipeline-slot.ts';
-import type { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
+import {
+  type Multiplexer,
+  mayTake,
+  type ShareableRequest,
+  type SharedBackend,
+  type SharedPipeline,
+  type ShareMode,
+  type Slot,
+} from '../../multiplex/multiplexer.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import type { Tenant } from '../../router/lease.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';

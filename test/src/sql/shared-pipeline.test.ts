@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-state.ts';
-import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
-import { SharedPipeline } from '../../../src/multiplex/shared-pipeline.ts';
+import { Multiplexers, SharedPipeline } from '../../../src/multiplex/multiplexer.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { eventually } from '../../support/eventually.ts';
