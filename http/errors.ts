@@ -1,6 +1,6 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
-import { type FailurePlace, StatementFailure } from '../src/sql/execution/statement-failure.ts';
+import { type FailurePlace, StatementFailure } from '../src/sql/failures.ts';
 import { mayCommitInPart } from '../src/syntax/http-restrictions.ts';
 import { lineAndColumn } from '../src/syntax/line-and-column.ts';
 import type { Problem } from './responses/reply-schemas.ts';

@@ -4,7 +4,7 @@ import { DisconnectSignal, type Tenant } from '../src/router/lease.ts';
 import { timeOrderedUuid } from '../src/runtime/bytes.ts';
 import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
-import type { StatementOutcome } from '../src/sql/result/statement-outcome.ts';
+import type { StatementOutcome } from '../src/sql/result-budget.ts';
 
 /** What is known of a call while it runs: the caller, the request and its outcome. */
 export interface RequestContext extends Indexed {

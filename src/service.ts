@@ -45,9 +45,9 @@ import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { connectionLimits, localLimits } from './service-limits.ts';
 import { clientsLeft, stopMessage } from './shutdown.ts';
-import { QueryScheduler } from './sql/execution/query-scheduler.ts';
-import { DataSizes } from './sql/inspection/organization-data-sizes.ts';
-import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
+import { QueryScheduler } from './sql/query-scheduler.ts';
+import { RESULT_BOUNDS } from './sql/result-budget.ts';
+import { DataSizes } from './sql/statistics.ts';
 import type { SharedParts } from './workers/shared-parts.ts';
 
 /** The running service. The ports are the real ones, even if 0 was configured. */

@@ -1,7 +1,7 @@
 import type { ServiceError } from '../../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../../src/protocol/backend.ts';
-import { StatementFailure } from '../../src/sql/execution/statement-failure.ts';
-import { RESULTS_MAX_BYTES } from '../../src/sql/result/result-budget.ts';
+import { StatementFailure } from '../../src/sql/failures.ts';
+import { RESULTS_MAX_BYTES } from '../../src/sql/result-budget.ts';
 import { serviceError } from '../errors.ts';
 
 /** The fields that Neon's client copies into its NeonDbError. */

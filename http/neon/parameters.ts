@@ -1,9 +1,18 @@
 import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters/encode-parameters.ts';
-import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
-import { atOnce, inSlices, JsonText, type Writing, writeJson } from '../../src/sql/parameters/json-writer.ts';
+import {
+  areMany,
+  atOnce,
+  inSlices,
+  JsonText,
+  type JsonValue,
+  needsType,
+  type ParameterText,
+  quoteElement,
+  type Writing,
+  writeJson,
+} from '../../src/sql/parameters.ts';
 
 /**
  * Encodes parameters as Neon's proxy does, independent of the parameter's type: strings unchanged, arrays as array

@@ -1,7 +1,14 @@
-import { encodersBy } from '../../src/sql/json/encoders.ts';
-import { arrayRows, type Field, objectRows } from '../../src/sql/json/row.ts';
-import { encodeBoolean, encodeFloat, encodeText, encodeVerbatim } from '../../src/sql/json/scalars.ts';
-import type { ResultFormat } from '../../src/sql/result/formats/result-format.ts';
+import type { ResultFormat } from '../../src/sql/formats.ts';
+import {
+  arrayRows,
+  encodeBoolean,
+  encodeFloat,
+  encodersBy,
+  encodeText,
+  encodeVerbatim,
+  type Field,
+  objectRows,
+} from '../../src/sql/json-values.ts';
 
 export interface OutputMode {
   /** All values are strings in Postgres' text format; the client converts them. */

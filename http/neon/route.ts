@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { LeaseOptions } from '../../src/router/router.ts';
-import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-modes.ts';
-import { totalOf } from '../../src/sql/result/statement-outcome.ts';
-import type { SessionOptions } from '../../src/sql/session/sql-session.ts';
+import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/neon-queries.ts';
+import { totalOf } from '../../src/sql/result-budget.ts';
+import type { SessionOptions } from '../../src/sql/session.ts';
+import type { TransactionModes } from '../../src/sql/transaction.ts';
 import { optionsSetFirst } from '../../src/syntax/side-effects.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { throttleRefusal } from '../plugins/refusals/refusal-throttle.ts';

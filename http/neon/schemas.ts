@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../src/sql/parameters.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS } from '../routes/request-schemas.ts';
 
 /** Requests as the client sends them. Unlike in other requests, unknown fields are ignored, because newer clients may send more. */

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
-import type { IdempotentRequest, OnceReply } from '../../src/sql/execution/transactions/idempotency.ts';
-import { keepResults } from '../../src/sql/result/result-budget.ts';
+import type { IdempotentRequest, OnceReply } from '../../src/sql/idempotency.ts';
+import { keepResults } from '../../src/sql/result-budget.ts';
 import { CSV_TYPE, JSON_TYPE, LINES_TYPE } from '../responses/media-types.ts';
 
 export const IDEMPOTENCY_HEADERS = {

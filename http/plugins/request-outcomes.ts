@@ -1,6 +1,6 @@
 import type { Observe, ObservedStatement, Outcome } from '../../src/observation.ts';
 import type { Tenant } from '../../src/router/lease.ts';
-import type { StatementOutcome } from '../../src/sql/result/statement-outcome.ts';
+import type { StatementOutcome } from '../../src/sql/result-budget.ts';
 import { renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
 

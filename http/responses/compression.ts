@@ -2,7 +2,7 @@ import { Readable, type Transform } from 'node:stream';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, createBrotliCompress, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import { CHUNK_BYTES } from '../../src/sql/json/chunk-pool.ts';
+import { CHUNK_BYTES } from '../../src/sql/json-buffer.ts';
 import { weighted } from '../plugins/accept-header.ts';
 import type { RequestContext } from '../request-context.ts';
 import { codedTag } from './entity-tags.ts';

@@ -1,5 +1,5 @@
 import type { Readable, Writable } from 'node:stream';
-import { giveBack } from '../../src/sql/json/chunk-pool.ts';
+import { giveBack } from '../../src/sql/json-buffer.ts';
 
 /**
  * Sends a stream in pieces, with backpressure. If the stream fails, the connection is destroyed, so that the client notices that the

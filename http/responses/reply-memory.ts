@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
-import { keepResults } from '../../src/sql/result/result-budget.ts';
+import { keepResults } from '../../src/sql/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 
 /*

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { keepResults } from '../../src/sql/result/result-budget.ts';
+import { keepResults } from '../../src/sql/result-budget.ts';
 import { JSON_TYPE } from './media-types.ts';
 
 /**

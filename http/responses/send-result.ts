@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
-import { CHUNK_BYTES, giveBack } from '../../src/sql/json/chunk-pool.ts';
+import { CHUNK_BYTES, giveBack } from '../../src/sql/json-buffer.ts';
 import type { RequestContext } from '../request-context.ts';
 import { type Coding, compress, compressed, encodingFor, piecesOf, setEncoding } from './compression.ts';
 import { pipeStream } from './pipe-stream.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { normalNetwork } from '../../src/auth/tokens.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/records.ts';
 import { CHARACTER_RULES, EMAIL_MAX_BYTES, NAME_RULES, parseEmail } from '../../src/catalog/organization.ts';
-import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../src/sql/parameters.ts';
 
 /*
  * Every request of the JSON door; its replies are in ../responses/reply-schemas.ts. Requests are validated with these, the OpenAPI document

@@ -10,7 +10,7 @@ import type { ConsoleSignIn } from '../../src/router/one-time-sign-in.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Sessions } from '../../src/router/sessions.ts';
-import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
+import type { QueryScheduler } from '../../src/sql/query-scheduler.ts';
 import type { RefusalCounter } from '../plugins/refusals/refusal-throttle.ts';
 import type { WireAddress } from '../responses/connection-details.ts';
 

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Placement } from '../catalog/organization.ts';
-import { IDEMPOTENCY_COLUMNS } from '../sql/execution/transactions/idempotency.ts';
-import { MIGRATION_COLUMNS } from '../sql/migrations/migration-history.ts';
+import { IDEMPOTENCY_COLUMNS } from '../sql/idempotency.ts';
+import { MIGRATION_COLUMNS } from '../sql/migration-history.ts';
 import { posternTable } from '../sql/postern-tables.ts';
 
 export type PosternTableName = 'migrations' | 'idempotency_keys';

@@ -1,6 +1,6 @@
 import type { Placement } from '../catalog/organization.ts';
 import { readerOf } from '../placement/reader-role.ts';
-import type { SqlSession } from './session/sql-session.ts';
+import type { SqlSession } from './session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */
 export interface PosternTable {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { adviceReply } from '../../http/routes/database/advice.ts';
-import { RULE_NAMES } from '../../src/sql/inspection/advice/rule.ts';
+import { RULE_NAMES } from '../../src/sql/advice.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 

@@ -8,8 +8,8 @@ import { Multiplexers } from '../../src/multiplex/multiplexer.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
 import { InputScheduler } from '../../src/runtime/input-scheduler.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
-import { RESULT_BOUNDS } from '../../src/sql/result/result-budget.ts';
+import { QueryScheduler } from '../../src/sql/query-scheduler.ts';
+import { RESULT_BOUNDS } from '../../src/sql/result-budget.ts';
 
 /** The JSON door alone, on a socket of its own: for what it answers without any organization. */
 export interface Door {

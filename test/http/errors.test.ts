@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ERRORS, type FailedCall, renderError } from '../../http/errors.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../../src/protocol/backend.ts';
-import { StatementFailure } from '../../src/sql/execution/statement-failure.ts';
+import { StatementFailure } from '../../src/sql/failures.ts';
 
 const call: FailedCall = { requestId: 'r1', path: '/api/query', withCredentials: true };
 

@@ -5,7 +5,7 @@ import { BackendConnection } from '../../src/backend/connection.ts';
 import { Pool } from '../../src/backend/pool.ts';
 import { Lease, type Tenant } from '../../src/router/lease.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { RESULT_BOUNDS } from '../../src/sql/result/result-budget.ts';
+import { RESULT_BOUNDS } from '../../src/sql/result-budget.ts';
 import { acquire } from './acquire.ts';
 
 /** A database and a role of its own that owns `public`, as an organization has them, and leases on it without a router. */

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../../src/errors.ts';
-import { once } from '../../../src/sql/execution/transactions/idempotency.ts';
+import { once } from '../../../src/sql/idempotency.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';

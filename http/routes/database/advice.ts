@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { readerOf } from '../../../src/placement/reader-role.ts';
-import { ADVICE_MAX, giveAdvice } from '../../../src/sql/inspection/advice/give-advice.ts';
-import { RULE_NAMES, SEVERITIES } from '../../../src/sql/inspection/advice/rule.ts';
+import { ADVICE_MAX, giveAdvice, RULE_NAMES, SEVERITIES } from '../../../src/sql/advice.ts';
 import { tenantOf } from '../../request-context.ts';
 import { sendJson } from '../../responses/send-json.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

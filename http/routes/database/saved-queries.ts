@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type CheckPresent, noQuery, versionOf } from '../../../src/catalog/saved-queries.ts';
 import { ServiceError } from '../../../src/errors.ts';
-import { keepResults } from '../../../src/sql/result/result-budget.ts';
+import { keepResults } from '../../../src/sql/result-budget.ts';
 import { validate } from '../../json/validation.ts';
 import { tenantOf } from '../../request-context.ts';
 import {

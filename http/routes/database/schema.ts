@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readSchema } from '../../../src/sql/inspection/schema/read-schema.ts';
+import { readSchema } from '../../../src/sql/schema.ts';
 import { tenantOf } from '../../request-context.ts';
 import { CONDITIONAL_READ_HEADERS, ENTITY_TAG_HEADER, sendUnlessKnown } from '../../responses/entity-tags.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';

@@ -1,5 +1,5 @@
-import { applyMigration, applyMigrationOnce, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
-import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
+import { listMigrations } from '../../../src/sql/migration-history.ts';
+import { applyMigration, applyMigrationOnce, type MigrationRequest } from '../../../src/sql/migrations.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { tenantOf } from '../../request-context.ts';
 import { JSON_TYPE } from '../../responses/media-types.ts';

@@ -1,9 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../../src/observation.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQueryOnce } from '../../../src/sql/execution/run-query.ts';
-import { CSV_FORMAT } from '../../../src/sql/result/formats/csv-format.ts';
-import { linesFormat } from '../../../src/sql/result/formats/lines-format.ts';
+import { CSV_FORMAT, linesFormat } from '../../../src/sql/formats.ts';
+import { type QueryRequest, runQueryOnce } from '../../../src/sql/query.ts';
 import { optionsSetFirst } from '../../../src/syntax/side-effects.ts';
 import { preferredForm } from '../../plugins/accept-header.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';

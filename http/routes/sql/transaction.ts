@@ -1,6 +1,6 @@
 import { listCommands } from '../../../src/catalog/audit/records.ts';
-import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { type StatementOutcome, totalOf } from '../../../src/sql/result/statement-outcome.ts';
+import { type StatementOutcome, totalOf } from '../../../src/sql/result-budget.ts';
+import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/transaction.ts';
 import { optionsSetFirst } from '../../../src/syntax/side-effects.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { tenantOf } from '../../request-context.ts';

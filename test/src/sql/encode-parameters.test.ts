@@ -1,8 +1,7 @@
 import { parse } from 'lossless-json';
 import { describe, expect, test } from 'vitest';
-import { areMany, encodeInSlices, encodeParameters } from '../../../src/sql/parameters/encode-parameters.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
-import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/result/builtin-types.ts';
+import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/json-values.ts';
+import { areMany, encodeInSlices, encodeParameters, type JsonValue } from '../../../src/sql/parameters.ts';
 
 const OIDS = {
   text: 25,

@@ -1,10 +1,16 @@
 import { expect, test } from 'vitest';
-import { arrayEncoder } from '../../../src/sql/json/array.ts';
-import { JsonBuffer } from '../../../src/sql/json/buffer.ts';
-import { type Field, objectRows } from '../../../src/sql/json/row.ts';
-import { encodeFloat, encodeText, encodeVerbatim } from '../../../src/sql/json/scalars.ts';
-import { encodeTimestamp, encodeTimestamptz } from '../../../src/sql/json/timestamps.ts';
-import type { ValueEncoder } from '../../../src/sql/json/value-encoder.ts';
+import { JsonBuffer } from '../../../src/sql/json-buffer.ts';
+import {
+  arrayEncoder,
+  encodeFloat,
+  encodeText,
+  encodeTimestamp,
+  encodeTimestamptz,
+  encodeVerbatim,
+  type Field,
+  objectRows,
+  type ValueEncoder,
+} from '../../../src/sql/json-values.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** As if the value stood in the middle of a message, between bytes that are none of its business. */

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQuery, runQueryOnce } from '../../../src/sql/execution/run-query.ts';
-import { runTransactionOnce } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { applyMigrationOnce } from '../../../src/sql/migrations/apply-migration.ts';
-import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
+import { listMigrations } from '../../../src/sql/migration-history.ts';
+import { applyMigrationOnce } from '../../../src/sql/migrations.ts';
+import { type QueryRequest, runQuery, runQueryOnce } from '../../../src/sql/query.ts';
+import { runTransactionOnce } from '../../../src/sql/transaction.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

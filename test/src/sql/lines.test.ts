@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import { linesFormat } from '../../../src/sql/result/formats/lines-format.ts';
-import type { RowMode } from '../../../src/sql/result/formats/result-format.ts';
+import { linesFormat, type RowMode } from '../../../src/sql/formats.ts';
+import { runQuery } from '../../../src/sql/query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { applyMigration, type MigrationReply, type MigrationRequest } from '../../../src/sql/migrations/apply-migration.ts';
-import { listMigrations } from '../../../src/sql/migrations/migration-history.ts';
+import { listMigrations } from '../../../src/sql/migration-history.ts';
+import { applyMigration, type MigrationReply, type MigrationRequest } from '../../../src/sql/migrations.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -11,11 +11,10 @@ import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { registryOf } from '../../../src/multiplex/statement-registry.ts';
 import { DisconnectSignal, Lease, type Tenant } from '../../../src/router/lease.ts';
 import { Deadline } from '../../../src/runtime/event-loop.ts';
-import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import { jsonFormat } from '../../../src/sql/result/formats/json-format.ts';
-import { revocationListeners } from '../../../src/sql/session/revocation-listeners.ts';
+import { jsonFormat } from '../../../src/sql/formats.ts';
+import { type QueryReply, type QueryRequest, runQuery } from '../../../src/sql/query.ts';
+import { QueryScheduler } from '../../../src/sql/query-scheduler.ts';
+import { revocationListeners } from '../../../src/sql/session.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

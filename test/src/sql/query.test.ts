@@ -1,9 +1,8 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisconnectSignal } from '../../../src/router/lease.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters.ts';
+import { type QueryRequest, runQuery } from '../../../src/sql/query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { BackendReceiver } from '../../../src/backend/connection.ts';
 import type { Lease } from '../../../src/router/lease.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters.ts';
+import { type QueryRequest, runQuery } from '../../../src/sql/query.ts';
+import { runTransaction } from '../../../src/sql/transaction.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

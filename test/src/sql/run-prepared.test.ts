@@ -3,9 +3,8 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
 import { DisconnectSignal, Lease } from '../../../src/router/lease.ts';
-import type { QueryRequest } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters.ts';
+import { type QueryRequest, runQuery } from '../../../src/sql/query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

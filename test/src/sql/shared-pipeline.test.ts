@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { LatencyBaseline, StatementLatency } from '../../../src/backend/session-state.ts';
 import { Multiplexers, SharedPipeline } from '../../../src/multiplex/multiplexer.ts';
-import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
+import { runQuery } from '../../../src/sql/query.ts';
+import { QueryScheduler } from '../../../src/sql/query-scheduler.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
 import { decodeTextRow } from '../../../src/protocol/backend.ts';
 import { Deadline } from '../../../src/runtime/event-loop.ts';
-import { extendedQuery } from '../../../src/sql/session/extended-query-messages.ts';
-import { SqlSession } from '../../../src/sql/session/sql-session.ts';
-import { describeStatement } from '../../../src/sql/session/statement-description.ts';
+import { describeStatement } from '../../../src/sql/description.ts';
+import { extendedQuery } from '../../../src/sql/pipeline.ts';
+import { SqlSession } from '../../../src/sql/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import type { QueryReply } from '../../../src/sql/execution/query-request-and-reply.ts';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
+import { type QueryReply, runQuery } from '../../../src/sql/query.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

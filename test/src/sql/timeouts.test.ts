@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { applyMigration } from '../../../src/sql/migrations/apply-migration.ts';
+import { applyMigration } from '../../../src/sql/migrations.ts';
+import { runQuery } from '../../../src/sql/query.ts';
+import { runTransaction } from '../../../src/sql/transaction.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 const TIMEOUT_MS = 20_000;

@@ -1,11 +1,10 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisconnectSignal } from '../../../src/router/lease.ts';
-import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
-import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
-import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import { jsonFormat } from '../../../src/sql/result/formats/json-format.ts';
-import { SqlSession } from '../../../src/sql/session/sql-session.ts';
+import { inTransaction, runBatch } from '../../../src/sql/batch.ts';
+import { jsonFormat } from '../../../src/sql/formats.ts';
+import { SqlSession } from '../../../src/sql/session.ts';
+import { runTransaction, type TransactionRequest } from '../../../src/sql/transaction.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

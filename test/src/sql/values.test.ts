@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { runQuery } from '../../../src/sql/execution/run-query.ts';
+import { runQuery } from '../../../src/sql/query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

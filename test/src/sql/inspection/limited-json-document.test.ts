@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LimitedJsonDocument } from '../../../../src/sql/inspection/schema/limited-json-document.ts';
+import { LimitedJsonDocument } from '../../../../src/sql/schema.ts';
 
 /** @param texts added to an array of at most two items, in a document of at most 40 bytes */
 function written(texts: readonly string[], spend: (bytes: number) => boolean = () => true) {

@@ -1,0 +1,486 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../errors.ts';
+import { decodeTextRow, PostgresError } from '../protocol/backend.ts';
+import type { Lease } from '../router/lease.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
+import { findDestruction } from '../syntax/destructive-statements.ts';
+import { checkStatement, checkText } from '../syntax/http-restrictions.ts';
+import { LineCounter, lineAndColumnAt, lineAndColumnOfError } from '../syntax/line-and-column.ts';
+import { stringsAfter } from '../syntax/names.ts';
+import { sessionTraitsOf } from '../syntax/session-traits.ts';
+import { sideEffectsOf } from '../syntax/side-effects.ts';
+import { eachStatement, type SqlStatement } from '../syntax/statements.ts';
+import { checkConstraints, checkInTransaction, inTransaction } from './batch.ts';
+import { type FailurePlace, failureAt, StatementFailure } from './failures.ts';
+import { type IdempotentRequest, type OnceReply, once } from './idempotency.ts';
+import { type AppliedMigration, MigrationHistory, type NewAppliedMigration } from './migration-history.ts';
+import type { Completion } from './pipeline.ts';
+import { type SessionOptions, SqlSession } from './session.ts';
+import { charactersOf, type Warning } from './warnings.ts';
+
+export interface MigrationRequest extends SessionOptions {
+  readonly name: string;
+  /** Any number of statements. */
+  readonly sql: string;
+  /** Runs everything, then rolls it back. With `rollbackSql`: applies, undoes and applies it again. */
+  readonly dryRun?: boolean;
+  /** false: statement by statement without a transaction around them (CREATE INDEX CONCURRENTLY). Default true. */
+  readonly transaction?: boolean;
+  /** SQL that undoes it. It is stored in the history. */
+  readonly rollbackSql?: string;
+}
+
+type MigrationWarning = MigrationScriptWarning;
+
+export interface MigrationReply {
+  readonly migration: Migration;
+  readonly alreadyApplied: boolean;
+  readonly warnings: readonly MigrationWarning[];
+}
+
+/**
+ * Applies a migration with the organization's role and takes over the lease. Migrations of one organization wait for each other.
+ * @throws StatementFailure when a statement fails; nothing is changed then, except with `transaction: false`
+ * @throws ServiceError `migration_checksum_mismatch`, `invalid_request`, `statement_timeout`, `query_canceled`, `backend_lost`
+ */
+export async function applyMigration(lease: Lease, request: MigrationRequest): Promise<MigrationReply> {
+  const session = new SqlSession(lease, request);
+  try {
+    return await perform(session, request);
+  } finally {
+    await session.end();
+  }
+}
+
+/**
+ * As {@link applyMigration}, at most once for each idempotency key. Only the reply to a migration that was applied is stored.
+ * @throws as {@link applyMigration} and {@link once}
+ */
+export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repeatable: IdempotentRequest): Promise<OnceReply> {
+  return once(lease, request, repeatable, async (session, keep) => {
+    const reply = await perform(session, request, (applied) => keep(201, toJson(applied)));
+    return { status: reply.alreadyApplied ? 200 : 201, body: toJson(reply) };
+  });
+}
+
+/** @param keep called with the reply in the transaction that ends the migration */
+async function perform(
+  session: SqlSession,
+  request: MigrationRequest,
+  keep?: (reply: MigrationReply) => Promise<void>,
+): Promise<MigrationReply> {
+  session.mustBeReset();
+  session.mayChangeSchema();
+  const plan = await planOf(session, request);
+  const history = new MigrationHistory(session);
+  await takeTurn(session);
+  const applied = await findApplied(history, plan);
+  if (applied !== undefined) return { migration: applied, alreadyApplied: true, warnings: [] };
+  const destructions = await plan.forward.destructions();
+  const replyOf = ({ migration, warnings }: MigrationResult): MigrationReply => ({
+    migration,
+    alreadyApplied: false,
+    warnings: [...destructions, ...warnings],
+  });
+  return replyOf(await run(session, history, plan, request, async (result) => keep?.(replyOf(result))));
+}
+
+function toJson(reply: MigrationReply): Buffer {
+  return Buffer.from(JSON.stringify(reply));
+}
+
+async function planOf(session: SqlSession, { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest): Promise<MigrationPlan> {
+  if (dryRun === true && transaction === false) {
+    throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
+  }
+  const slices = new TimeSlices();
+  const forward = await MigrationScript.read(sql, 'statement', session.areStringsStandard);
+  await slices.pause();
+  const checksum = `sha256:${createHash('sha256').update(sql).digest('hex')}`;
+  await slices.pause();
+  const back = rollbackSql === undefined ? undefined : await MigrationScript.read(rollbackSql, 'rollback', session.areStringsStandard);
+  return { name, checksum, forward, back };
+}
+
+/** @throws ServiceError `migration_checksum_mismatch` */
+async function findApplied(history: MigrationHistory, { name, checksum }: MigrationPlan): Promise<Migration | undefined> {
+  const entry = await history.find(name);
+  if (entry === undefined || entry.status === 'failed') return undefined;
+  if (entry.checksum === checksum) return entry;
+  throw new ServiceError('migration_checksum_mismatch', `migration "${name}" has been applied with other SQL`, {
+    detail: `It was applied at ${entry.appliedAt} with ${entry.checksum}; this is ${checksum}.`,
+    hint: 'What has been applied stays as it is: put the change into a migration of another name.',
+  });
+}
+
+/** @param keep called with the result in the transaction that ends the migration; not called for a dry run */
+function run(
+  session: SqlSession,
+  history: MigrationHistory,
+  plan: MigrationPlan,
+  { dryRun, transaction }: MigrationRequest,
+  keep: (result: MigrationResult) => Promise<void>,
+): Promise<MigrationResult> {
+  if (dryRun === true) return applyAndRollBack(session, plan);
+  return transaction === false ? applyWithoutTransaction(session, history, plan, keep) : applyInTransaction(session, history, plan, keep);
+}
+
+const LOCK = `SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('postern.migrations ' || current_user, 0))`;
+const LOCK_POLL_MS = 50;
+
+/**
+ * Allows one migration of an organization at a time. The session-level lock is released with the lease. It is polled for,
+ * because a statement that waits for it would hold a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots.
+ */
+async function takeTurn(session: SqlSession): Promise<void> {
+  for (;;) {
+    let isLocked = false;
+    await session.query(LOCK, {
+      row: (source, start) => {
+        isLocked = decodeTextRow(source, start)[0] === 't';
+      },
+    });
+    if (isLocked) return;
+    await delay(LOCK_POLL_MS);
+  }
+}
+
+/** A migration that has been checked and may run. */
+interface MigrationPlan {
+  readonly name: string;
+  readonly checksum: string;
+  readonly forward: MigrationScript;
+  /** The statements that undo it. */
+  readonly back: MigrationScript | undefined;
+}
+
+/** The status in the history; `dry_run` is never stored. */
+interface Migration extends Omit<AppliedMigration, 'status'> {
+  readonly status: AppliedMigration['status'] | 'dry_run';
+}
+
+interface MigrationResult {
+  readonly migration: Migration;
+  readonly warnings: readonly MigrationScriptWarning[];
+}
+
+/** Set explicitly, because the organization may have other defaults: a migration must see what others have committed, and write the history. */
+const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
+/** While a statement waits for a lock on a table, all later statements on the table wait behind it. */
+const LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'";
+
+/** Called with the result inside the transaction that commits it. */
+type BeforeCommit = (result: MigrationResult) => Promise<void>;
+
+/** Runs all statements and writes the history's entry in one transaction, so that a failure changes nothing. */
+function applyInTransaction(
+  session: SqlSession,
+  history: MigrationHistory,
+  plan: MigrationPlan,
+  beforeCommit: BeforeCommit,
+): Promise<MigrationResult> {
+  const startedAt = performance.now();
+  return inTransaction(session, BEGIN, async () => {
+    await session.query(LOCK_TIMEOUT);
+    const warnings = await runScript(session, plan.forward, checkInTransaction);
+    await history.create();
+    const migration = await history.add(entryOf(plan, 'applied', plan.forward.statements.length, startedAt));
+    await beforeCommit({ migration, warnings });
+    return { migration, warnings };
+  });
+}
+
+/** As {@link applyInTransaction}, without the commit. With a rollback script it also undoes the migration and applies it again. Nothing is kept. */
+function applyAndRollBack(session: SqlSession, plan: MigrationPlan): Promise<MigrationResult> {
+  const startedAt = performance.now();
+  const work = async () => {
+    await session.query(LOCK_TIMEOUT);
+    const warnings = await runScript(session, plan.forward, checkInTransaction);
+    await checkConstraints(session);
+    if (plan.back === undefined) return warnings;
+    const undone = await runScript(session, plan.back, checkInTransaction);
+    await runScript(session, plan.forward, checkInTransaction, 'repeat');
+    await checkConstraints(session);
+    return [...warnings, ...undone];
+  };
+  return inTransaction(session, BEGIN, work, 'ROLLBACK').then((warnings) => {
+    const { sql: _sql, rollbackSql: _rollbackSql, ...entry } = entryOf(plan, 'applied', plan.forward.statements.length, startedAt);
+    return { migration: { ...entry, status: 'dry_run', appliedAt: new Date().toISOString() }, warnings };
+  });
+}
+
+/**
+ * Runs each statement by itself, for those that cannot run in a transaction. The history has the status `failed` and the number of
+ * completed statements from the start, so that it is correct even if this process ends before the migration does.
+ */
+async function applyWithoutTransaction(
+  session: SqlSession,
+  history: MigrationHistory,
+  plan: MigrationPlan,
+  beforeCommit: BeforeCommit,
+): Promise<MigrationResult> {
+  const startedAt = performance.now();
+  await inTransaction(session, BEGIN, async () => {
+    await history.create();
+    await history.add(entryOf(plan, 'failed', 0, startedAt));
+  });
+  let applied = 0;
+  const count = async () => {
+    applied += 1;
+    await history.update(entryOf(plan, 'failed', applied, startedAt));
+  };
+  try {
+    const warnings = await runScript(session, plan.forward, count);
+    return await inTransaction(session, BEGIN, async () => {
+      const migration = await history.update(entryOf(plan, 'applied', applied, startedAt));
+      await beforeCommit({ migration, warnings });
+      return { migration, warnings };
+    });
+  } catch (error) {
+    throw error instanceof StatementFailure ? new StatementFailure(error.error, { ...error.place, statementsApplied: applied }) : error;
+  }
+}
+
+function entryOf(
+  plan: MigrationPlan,
+  status: AppliedMigration['status'],
+  statementsApplied: number,
+  startedAt: number,
+): NewAppliedMigration {
+  return {
+    name: plan.name,
+    status,
+    checksum: plan.checksum,
+    sql: plan.forward.sql,
+    rollbackSql: plan.back?.sql,
+    statementCount: plan.forward.statements.length,
+    statementsApplied,
+    durationMs: Math.round((performance.now() - startedAt) * 1_000) / 1_000,
+  };
+}
+
+/** Limit of the texts of all warnings together. */
+const WARNINGS_MAX_CHARACTERS = 65_536;
+
+/**
+ * Runs the statements one after another.
+ * @param check called after each statement with its outcome; an error that it throws becomes the statement's failure
+ * @returns their notices, the first hundred
+ * @throws StatementFailure
+ */
+async function runScript(
+  session: SqlSession,
+  script: MigrationScript,
+  check: (completion: Completion, statementIndex: number) => void | Promise<void>,
+  phase = script.phase,
+): Promise<readonly MigrationScriptWarning[]> {
+  const warnings: MigrationScriptWarning[] = [];
+  const { sql } = script;
+  let characters = 0;
+  let index = 0;
+  for await (const { text, start } of script.inTurn(() => session.areStringsStandard)) {
+    let parameters = 0;
+    try {
+      session.makesOptions(sideEffectsOf(text).customOptions);
+      await session.rewriteAhead(text);
+      const startedAt = performance.now();
+      const running = session.run(text, [], {
+        parameters: (types) => {
+          parameters = types.length;
+        },
+      });
+      running.catch((error: unknown) => session.countFailure(text, startedAt, error));
+      const completion = await running;
+      session.count(text, startedAt, completion.tag?.rowCount, 0);
+      session.throwIfAborted();
+      await check(completion, index);
+      for (const warning of completion.warnings) {
+        if (warnings.length === WARNINGS_MAX || characters > WARNINGS_MAX_CHARACTERS) break;
+        warnings.push({ ...warning, statementIndex: index });
+        characters += charactersOf(warning);
+      }
+    } catch (error) {
+      throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...lineAndColumnOfError(sql, start, error) });
+    }
+    index += 1;
+  }
+  return warnings;
+}
+
+/** Adds a hint, because Postgres' error does not say what to do. */
+function explained(error: unknown, parameters: number): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  if (parameters > 0)
+    return new ServiceError('invalid_request', 'a migration has no values for parameters such as $1', { sqlstate: '08P01' });
+  // Such as CREATE INDEX CONCURRENTLY.
+  if (error.fields.routine !== 'PreventInTransactionBlock') return error;
+  return new PostgresError({ hint: 'Send it as a migration of its own with "transaction": false.', ...error.fields });
+}
+
+/** A notice, or a warning of a statement that destroys data, with its position in the text. */
+interface MigrationScriptWarning extends Warning {
+  /** From 0. */
+  readonly statementIndex?: number;
+  /** From 1. */
+  readonly line?: number;
+  readonly column?: number;
+}
+
+const WARNINGS_MAX = 100;
+const STATEMENTS_MAX = 250_000;
+
+/** A statement, and the value of `standard_conforming_strings` with which it was found in the text. */
+interface ScriptStatement extends SqlStatement {
+  readonly areStringsStandard: boolean;
+}
+
+/** SQL text of several statements, without parameters. Their rows are ignored. */
+class MigrationScript {
+  readonly sql: string;
+  /** The phase that a failure is reported with. */
+  readonly phase: FailurePlace['phase'];
+  readonly #statements: ScriptStatement[] = [];
+  readonly #lastBackslash: number;
+  /** A statement must be checked before it runs, because it may be another one by then. */
+  #isUnchecked = false;
+
+  private constructor(sql: string, phase: FailurePlace['phase']) {
+    this.sql = sql;
+    this.phase = phase;
+    this.#lastBackslash = sql.lastIndexOf('\\');
+  }
+
+  /**
+   * Reads a text, in time slices.
+   * @param phase the phase that a failure is reported with
+   * @param areStringsStandard the session's value of `standard_conforming_strings`
+   * @throws ServiceError `invalid_request` for text without a statement, or with too many
+   * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
+   */
+  static async read(sql: string, phase: FailurePlace['phase'], areStringsStandard: boolean): Promise<MigrationScript> {
+    checkText(sql);
+    const script = new MigrationScript(sql, phase);
+    const slices = new TimeSlices();
+    await slices.pause();
+    await script.#read(areStringsStandard, slices);
+    // After the last token there may be megabytes of white space.
+    await slices.pause();
+    return script;
+  }
+
+  /** As far as they are known: a statement that runs may change how those behind it are read. */
+  get statements(): readonly SqlStatement[] {
+    return this.#statements;
+  }
+
+  /** Reads the whole text. What SET does to the rest of the text is foreseen; {@link inTurn} finds out the rest. */
+  async #read(start: boolean, slices: TimeSlices): Promise<void> {
+    let areStringsStandard = start;
+    let offset: number | undefined = 0;
+    while (offset !== undefined) {
+      const from: number = offset;
+      offset = undefined;
+      for (const statement of eachStatement(this.sql, { offset: from, standardConformingStrings: areStringsStandard })) {
+        await slices.pause();
+        if (statement === undefined) continue;
+        await this.#checkAhead(statement, slices);
+        this.#add({ ...statement, areStringsStandard });
+        const value = stringsAfter(statement.text, start) ?? areStringsStandard;
+        if (value === areStringsStandard) continue;
+        areStringsStandard = value;
+        offset = endOf(statement);
+        break;
+      }
+    }
+  }
+
+  #add(statement: ScriptStatement): void {
+    this.#statements.push(statement);
+    if (this.#statements.length > STATEMENTS_MAX)
+      throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
+  }
+
+  /** A statement that is refused may turn out to be a part of a string, if one before it changes how strings are read. */
+  async #checkAhead(statement: SqlStatement, slices: TimeSlices): Promise<void> {
+    if (this.#isUnchecked) return;
+    try {
+      this.#check(statement, this.#statements.length);
+    } catch (error) {
+      if (!this.sql.slice(0, statement.start).includes('\\') || !(await this.#mayChangeSettings(slices))) throw error;
+      this.#isUnchecked = true;
+    }
+  }
+
+  async #mayChangeSettings(slices: TimeSlices): Promise<boolean> {
+    for (const { text } of this.#statements) {
+      await slices.pause();
+      if (sessionTraitsOf(text).changesSettings) return true;
+    }
+    return false;
+  }
+
+  #check({ text, start }: SqlStatement, statementIndex: number): void {
+    try {
+      checkStatement(text, 'transaction');
+    } catch (error) {
+      throw failureAt(error, { phase: this.phase, statementIndex, ...lineAndColumnAt(this.sql, start) });
+    }
+  }
+
+  /**
+   * The statements as the server reads them, each after the one before it has run.
+   * @param areStringsStandard the session's present value of `standard_conforming_strings`
+   * @throws as {@link read}
+   */
+  async *inTurn(areStringsStandard: () => boolean): AsyncGenerator<SqlStatement, void> {
+    const statements = this.#statements;
+    let index = 0;
+    for (; index < statements.length; index += 1) {
+      const statement = statements[index] as ScriptStatement;
+      if (statement.start <= this.#lastBackslash && statement.areStringsStandard !== areStringsStandard()) break;
+      if (this.#isUnchecked) this.#check(statement, index);
+      yield statement;
+    }
+    // From here on the text is read anew, statement by statement.
+    let offset = statements[index]?.start ?? this.sql.length;
+    statements.length = index;
+    const slices = new TimeSlices();
+    for (let statement = await this.#readOne(offset, areStringsStandard(), slices); statement !== undefined; ) {
+      this.#check(statement, statements.length);
+      this.#add(statement);
+      yield statement;
+      offset = endOf(statement);
+      statement = await this.#readOne(offset, areStringsStandard(), slices);
+    }
+  }
+
+  async #readOne(offset: number, areStringsStandard: boolean, slices: TimeSlices): Promise<ScriptStatement | undefined> {
+    for (const statement of eachStatement(this.sql, { offset, standardConformingStrings: areStringsStandard })) {
+      await slices.pause();
+      if (statement !== undefined) return { ...statement, areStringsStandard };
+    }
+    return undefined;
+  }
+
+  /** Warnings of statements that destroy data; the first hundred. */
+  async destructions(): Promise<readonly MigrationScriptWarning[]> {
+    const warnings: MigrationScriptWarning[] = [];
+    const counter = new LineCounter(this.sql);
+    const slices = new TimeSlices();
+    for (const [statementIndex, { text, start, areStringsStandard }] of this.#statements.entries()) {
+      await slices.pause();
+      for (const { message, offset } of findDestruction(text, { standardConformingStrings: areStringsStandard })) {
+        if (warnings.length === WARNINGS_MAX) return warnings;
+        const place = counter.at(start + offset);
+        warnings.push({ severity: 'WARNING', code: 'destructive_statement', message, statementIndex, ...place });
+      }
+    }
+    return warnings;
+  }
+}
+
+/** The offset behind a statement, where its semicolon may be. */
+function endOf({ start, text }: SqlStatement): number {
+  return start + text.length;
+}

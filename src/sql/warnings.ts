@@ -1,0 +1,89 @@
+import type { ErrorFields } from '../protocol/backend.ts';
+
+/** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
+export interface Warning {
+  /** WARNING, NOTICE, INFO …: the field `V` of NoticeResponse, which is not localized. */
+  readonly severity: string;
+  /** SQLSTATE. */
+  readonly code: string;
+  readonly message: string;
+  readonly detail?: string;
+  readonly hint?: string;
+  readonly where?: string;
+}
+
+const WARNINGS_MAX = 100;
+const TEXT_MAX_CHARACTERS = 4_000;
+/** The limit for all texts together. */
+const TEXTS_MAX_CHARACTERS = 65_536;
+
+/** Collects the first hundred notices, or fewer long ones, so that a loop with RAISE NOTICE cannot fill the memory. */
+export class Notices {
+  #kept: Warning[] = [];
+  #characters = 0;
+  #dropped = 0;
+
+  add(fields: ErrorFields): void {
+    if (this.#kept.length < WARNINGS_MAX && this.#characters < TEXTS_MAX_CHARACTERS) this.#keep(warning(fields));
+    else this.#dropped += 1;
+  }
+
+  #keep(warning: Warning): void {
+    this.#kept.push(warning);
+    this.#characters += charactersOf(warning);
+  }
+
+  /** Returns the notices since the last call. */
+  take(): readonly Warning[] {
+    const taken = this.#kept;
+    if (this.#dropped > 0) taken.push({ severity: 'WARNING', code: '01000', message: `${this.#dropped} more notices are left out` });
+    this.#kept = [];
+    this.#characters = 0;
+    this.#dropped = 0;
+    return taken;
+  }
+}
+
+function warning({ severity, code, message, detail, hint, where }: ErrorFields): Warning {
+  return {
+    severity,
+    code,
+    message: cut(message),
+    ...(detail === undefined ? {} : { detail: cut(detail) }),
+    ...(hint === undefined ? {} : { hint: cut(hint) }),
+    ...(where === undefined ? {} : { where: cut(where) }),
+  };
+}
+
+/** Adds up the lengths of a warning's texts. */
+export function charactersOf({ message, detail = '', hint = '', where = '' }: Warning): number {
+  return message.length + detail.length + hint.length + where.length;
+}
+
+function cut(text: string): string {
+  return text.length <= TEXT_MAX_CHARACTERS ? text : `${text.slice(0, TEXT_MAX_CHARACTERS)}…`;
+}
+
+/** SQLSTATE no_active_sql_transaction: Postgres' own warning that SET LOCAL and SET TRANSACTION have no effect here. */
+const WITHOUT_EFFECT = '25P01';
+
+/** Adds a warning that a setting ends with the call that sets it, as nobody expects who comes from psql. */
+export function withEndOfSetting(warnings: readonly Warning[], command: string): readonly Warning[] {
+  if (command !== 'SET' || warnings.some(({ code }) => code === WITHOUT_EFFECT)) return warnings;
+  const hint =
+    'Send SET and the statements that need it as one transaction: POST /api/transaction. Or connect over the PostgreSQL protocol.';
+  return [...warnings, { severity: 'WARNING', code: '01000', message: 'the setting ends with this call', hint }];
+}
+
+/** SQLSTATE duplicate_column. */
+const DUPLICATE_COLUMN = '42701';
+
+/** The warning for two columns of one name, of which a row that is an object keeps only one. */
+export function repeatedColumn(name: string): Warning {
+  return {
+    severity: 'WARNING',
+    code: DUPLICATE_COLUMN,
+    message: `several columns are named "${name}"; only the last of them is in the rows`,
+    hint: 'Give the columns different names, or ask for rows as arrays.',
+  };
+}
