@@ -1,6 +1,6 @@
 import type { Placement } from '../catalog/organization.ts';
+import type { MoveOptions, Mover } from '../moving/mover.ts';
 import type { Origin } from '../observation.ts';
-import type { MoveOptions, Mover } from './move/mover.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The options of `org move`. */

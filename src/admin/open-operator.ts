@@ -2,8 +2,9 @@ import { userInfo } from 'node:os';
 import { findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import { SchemaCopies } from '../copies/schema-copies.ts';
 import { DiskSpace } from '../embedded/disk-space.ts';
+import { Mover } from '../moving/mover.ts';
+import { SchemaCopies } from '../moving/schema-copies.ts';
 import type { Origin } from '../observation.ts';
 import { controlConnection } from '../placement/cluster.ts';
 import { clusterOptions, findCluster } from '../placement/cluster-setup.ts';
@@ -13,7 +14,6 @@ import { Clones } from '../router/moves.ts';
 import { Operator } from '../router/operator.ts';
 import { CitusAdministration } from './citus.ts';
 import { ClusterAdministration } from './clusters.ts';
-import { Mover } from './move/mover.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;

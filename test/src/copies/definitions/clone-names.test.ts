@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Placement } from '../../../../src/catalog/organization.ts';
-import { allForClone, forClone } from '../../../../src/copies/definitions/clone-names.ts';
+import { allForClone, forClone } from '../../../../src/moving/clone-names.ts';
 
 const placement = (id: string): Placement => ({ kind: 'schema', cluster: 'default', database: 'postern_shared', schema: id, role: id });
 const FROM = placement('org_k3v9x0q2m7t1');

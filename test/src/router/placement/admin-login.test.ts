@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { sslModeOf, withTlsEnvironment } from '../../../../src/copies/libpq-tls.ts';
+import { sslModeOf, withTlsEnvironment } from '../../../../src/moving/definitions.ts';
 import { parseUrl } from '../../../../src/placement/admin-connection.ts';
 import { makeScratch, type Scratch } from '../../../support/scratch.ts';
 

@@ -1,9 +1,9 @@
-import type { Placement } from '../../catalog/organization.ts';
-import { readerOf } from '../../placement/reader-role.ts';
-import { TimeSlices } from '../../runtime/event-loop.ts';
-import { applyEdits, applyEditsToBytes, type Edits } from '../../syntax/edits.ts';
-import { introducesSchemas, keywordAt, type LiteralMeaning, NestedEdits, type Scope, SqlReader } from '../../syntax/names.ts';
-import { contentOf } from '../../syntax/scanner.ts';
+import type { Placement } from '../catalog/organization.ts';
+import { readerOf } from '../placement/reader-role.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
+import { applyEdits, applyEditsToBytes, type Edits } from '../syntax/edits.ts';
+import { introducesSchemas, keywordAt, type LiteralMeaning, NestedEdits, type Scope, SqlReader } from '../syntax/names.ts';
+import { contentOf } from '../syntax/scanner.ts';
 
 /** Reading this much takes about a millisecond. */
 const READ_AT_ONCE_CHARACTERS = 16 * 1024;

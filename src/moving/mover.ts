@@ -1,23 +1,24 @@
-import type { Catalog } from '../../catalog/catalog.ts';
-import { newMoveToken } from '../../catalog/moves.ts';
-import type { Organization, Placement } from '../../catalog/organization.ts';
-import type { Pause } from '../../catalog/pauses.ts';
-import { copyOrganization } from '../../copies/copy-organization.ts';
-import { pgDumpLacking } from '../../copies/definitions/pg-dump.ts';
-import { checkLargeObjects } from '../../copies/obstacles.ts';
-import { type OpenPlacement, openTenantSession } from '../../copies/tenant-session.ts';
-import { ServiceError } from '../../errors.ts';
-import type { Origin } from '../../observation.ts';
-import { hasCitus } from '../../placement/citus.ts';
-import { roleExists } from '../../placement/platform-role.ts';
-import { readerOf } from '../../placement/reader-role.ts';
-import { removeReplication } from '../../placement/replication-objects.ts';
-import { StillRunningError } from '../../placement/roles.ts';
-import type { Clusters } from '../../router/clusters.ts';
-import { type QuietOptions, type Room, undoMove, whileQuiet } from '../../router/moves.ts';
-import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../../router/served-cluster.ts';
-import { openReplicatedCopy, type Warn } from './replication/open-replicated-copy.ts';
-import type { ReplicatedCopy } from './replication/replicated-copy.ts';
+import type pg from 'pg';
+import type { Catalog } from '../catalog/catalog.ts';
+import { newMoveToken } from '../catalog/moves.ts';
+import type { Organization, Placement } from '../catalog/organization.ts';
+import type { Pause } from '../catalog/pauses.ts';
+import { ServiceError } from '../errors.ts';
+import type { Origin } from '../observation.ts';
+import { withSession } from '../placement/admin-connection.ts';
+import { hasCitus } from '../placement/citus.ts';
+import { roleExists } from '../placement/platform-role.ts';
+import { readerOf } from '../placement/reader-role.ts';
+import { removeReplication } from '../placement/replication-objects.ts';
+import { StillRunningError } from '../placement/roles.ts';
+import { textOf } from '../protocol/backend.ts';
+import type { Clusters } from '../router/clusters.ts';
+import { type QuietOptions, type Room, undoMove, whileQuiet } from '../router/moves.ts';
+import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../router/served-cluster.ts';
+import { checkLargeObjects } from './contents.ts';
+import { copyOrganization } from './copy.ts';
+import { type OpenPlacement, openTenantSession, pgDumpLacking } from './definitions.ts';
+import { ReplicatedCopy } from './replication.ts';
 
 export interface MoveOptions {
   /** Undefined: on the same server. */
@@ -32,7 +33,7 @@ export interface MoveOptions {
   readonly replicate: boolean;
 }
 
-export interface Moved {
+interface Moved {
   readonly organization: Organization;
   readonly tables: number;
   readonly rows: number;
@@ -235,4 +236,112 @@ async function checkAlone({ server, placement: { role } }: OpenPlacement, sides:
     session.query('SELECT FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1) AND pid <> ALL ($2)', [[role, readerOf(role)], known]),
   );
   if (rows.length > 0) throw new ServiceError('organization_busy', 'a session was opened while the data was copied');
+}
+
+/** A smaller database is copied in the pause, which is over as soon as the short pauses of a replicated copy are. */
+const LARGE_BYTES = 64 * 1024 * 1024;
+
+interface OpenedCopy {
+  readonly copy?: ReplicatedCopy;
+  /** Why there is none, although the organization is large. */
+  readonly obstacle?: string;
+}
+
+/** Tells the operator something before the work goes on. */
+type Warn = (message: string) => void;
+
+/**
+ * Begins a copy that follows the changes, if the organization is large and the servers allow it.
+ * @param isWanted not only for a large one
+ * @throws ServiceError `invalid_request` if it is wanted and not possible
+ */
+async function openReplicatedCopy(from: ServedPlacement, to: ServedPlacement, isWanted: boolean, warn: Warn): Promise<OpenedCopy> {
+  if (!isWanted && (await sizeOf(from)) < LARGE_BYTES) return {};
+  const obstacle = whyNotBetween(from, to) ?? (await whyNotReplicated(from.server, to.server));
+  const warning = obstacle === undefined ? await warningOf(from.server) : undefined;
+  if (warning !== undefined) warn(warning);
+  const opened = obstacle === undefined ? await tryToOpen(from, to) : { obstacle };
+  if (isWanted && opened.obstacle !== undefined) throw new ServiceError('invalid_request', `it cannot be replicated: ${opened.obstacle}`);
+  return opened;
+}
+
+async function tryToOpen(from: ServedPlacement, to: ServedPlacement): Promise<OpenedCopy> {
+  try {
+    return { copy: await ReplicatedCopy.open(from, to) };
+  } catch (error) {
+    for (const { server, placement } of [to, from]) await removeReplication(server.platform, placement);
+    return { obstacle: textOf(error) };
+  }
+}
+
+function whyNotBetween({ placement: from }: ServedPlacement, { placement: to }: ServedPlacement): string | undefined {
+  if (from.kind !== 'database' || to.kind !== 'database') return 'only from a database of its own to another one';
+  return from.cluster === to.cluster ? 'only to another server' : undefined;
+}
+
+async function sizeOf({ server, placement }: ServedPlacement): Promise<number> {
+  // In the shared database this would be the size of all schemas.
+  if (placement.kind !== 'database') return 0;
+  const session = await openTenantSession(server, placement);
+  try {
+    const { rows } = await session.client.query<{ size: string }>(
+      'SELECT pg_catalog.pg_database_size(pg_catalog.current_database())::text AS size',
+    );
+    return Number(rows[0]?.size);
+  } finally {
+    await session.end();
+  }
+}
+
+/** From 16 on a subscription applies changes with the roles of the tables' owners. */
+const OLDEST_SUBSCRIBER = 160_000;
+
+/** For the changes, and for two tables that are copied at the same time. */
+const WORKERS = 3;
+
+/** A setting of the source that an operator should know of before its slot is made; undefined: there is none. */
+async function warningOf({ platform: { cluster } }: ServedCluster): Promise<string | undefined> {
+  if (cluster.superuser === undefined) return undefined;
+  return withSession({ ...cluster.superuser, database: 'postgres' }, async (session) => {
+    const { rows } = await session.query<{ limit: string }>("SELECT pg_catalog.current_setting('max_slot_wal_keep_size') AS limit");
+    return rows[0]?.limit === '-1'
+      ? `${cluster.name} keeps all WAL until the move has ended, and if this command is killed, until a service undoes it: max_slot_wal_keep_size is -1`
+      : undefined;
+  });
+}
+
+interface Publisher {
+  readonly wal_level: string;
+  readonly slots: number;
+  readonly senders: number;
+}
+
+/** Why one server cannot replicate to the other one; undefined: as far as their settings tell, it can. */
+async function whyNotReplicated(source: ServedCluster, target: ServedCluster): Promise<string | undefined> {
+  const [{ cluster: from }, { cluster: to }] = [source.platform, target.platform];
+  if (from.superuser === undefined) return `the role in the URL of ${from.name} is no superuser`;
+  if (to.superuser === undefined) return `the role in the URL of ${to.name} is no superuser`;
+  if (to.serverVersion < OLDEST_SUBSCRIBER) return `${to.name} has a PostgreSQL before 16, which would apply changes as a superuser`;
+  const obstacle = await withSession({ ...from.superuser, database: 'postgres' }, (session) => publisher(session, from.name));
+  return obstacle ?? withSession({ ...to.superuser, database: 'postgres' }, (session) => subscriber(session, to.name));
+}
+
+async function publisher(session: pg.Client, name: string): Promise<string | undefined> {
+  const { rows } = await session.query<Publisher>(`
+    SELECT pg_catalog.current_setting('wal_level') AS wal_level,
+      pg_catalog.current_setting('max_replication_slots')::int
+        - (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots)::int AS slots,
+      pg_catalog.current_setting('max_wal_senders')::int
+        - (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender')::int AS senders`);
+  const [found] = rows;
+  if (found?.wal_level !== 'logical') return `wal_level is not logical at ${name}`;
+  if (found.slots < WORKERS) return `${name} needs ${WORKERS} free replication slots (max_replication_slots)`;
+  return found.senders < WORKERS ? `${name} needs ${WORKERS} free WAL senders (max_wal_senders)` : undefined;
+}
+
+async function subscriber(session: pg.Client, name: string): Promise<string | undefined> {
+  const { rows } = await session.query<{ free: number }>(`
+    SELECT pg_catalog.current_setting('max_logical_replication_workers')::int
+      - (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type ~ '^logical replication .*worker')::int AS free`);
+  return (rows[0]?.free ?? 0) < WORKERS ? `${name} needs ${WORKERS} free workers (max_logical_replication_workers)` : undefined;
 }

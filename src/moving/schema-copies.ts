@@ -8,11 +8,9 @@ import { codeOf, textOf } from '../protocol/backend.ts';
 import { clientText } from '../rewriting/rewriter.ts';
 import type { CopyData, SchemaCopying } from '../router/moves.ts';
 import type { ServedCluster } from '../router/served-cluster.ts';
-import type { CopyOptions } from './copy-options.ts';
-import { copyOrganization } from './copy-organization.ts';
-import { pgDumpLacking } from './definitions/pg-dump.ts';
-import { checkLargeObjects } from './obstacles.ts';
-import { type OpenPlacement, openTenantSession } from './tenant-session.ts';
+import { checkLargeObjects } from './contents.ts';
+import { copyOrganization } from './copy.ts';
+import { type CopyOptions, type OpenPlacement, openTenantSession, pgDumpLacking } from './definitions.ts';
 
 /** The application_name of the sessions that copy a schema for a clone. */
 const CLONER_NAME = 'postern clone';
