@@ -4,7 +4,7 @@ import { parseCommand } from './admin/commands.ts';
 import { openOperator } from './admin/open-operator.ts';
 import { UsageError } from './admin/usage-error.ts';
 import { ConfigError, readConfig } from './config.ts';
-import { EmbeddedError } from './embedded/embedded-error.ts';
+import { EmbeddedError } from './embedded/data-directory.ts';
 import { ServiceError } from './errors.ts';
 import { ClusterError } from './placement/cluster.ts';
 

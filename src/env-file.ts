@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { replaceFile } from './embedded/files-and-folders.ts';
+import { replaceFile } from './embedded/data-directory.ts';
 import { hasCode } from './system-errors.ts';
 
 /** A file of variables for shells and for what reads such files, such as `node --env-file`. */

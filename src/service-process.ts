@@ -1,6 +1,6 @@
 import { CatalogMigrationError } from './catalog/migrations.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
-import { EmbeddedError } from './embedded/embedded-error.ts';
+import { EmbeddedError } from './embedded/data-directory.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver, standardOutput } from './observers/log.ts';
 import { ClusterError } from './placement/cluster.ts';

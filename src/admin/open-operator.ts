@@ -1,8 +1,8 @@
 import { userInfo } from 'node:os';
-import { findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { DiskSpace } from '../embedded/disk-space.ts';
+import { findPostgres } from '../embedded/embedded.ts';
 import { Mover } from '../moving/mover.ts';
 import { SchemaCopies } from '../moving/schema-copies.ts';
 import type { Origin } from '../observation.ts';

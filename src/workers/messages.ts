@@ -1,6 +1,6 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
-import type { BackingPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
+import type { BackingPostgres } from '../embedded/embedded.ts';
 import type { AllocatedLimits } from './limit-allocator.ts';
 
 /** The limits of clients, connections and requests that the supervisor lends. Its other allocators are of backend sessions. */

@@ -1,5 +1,5 @@
 import type { BackendPermits, PoolFairnessLimits } from '../backend/organization-pool.ts';
-import type { BackingPostgres } from '../backing-postgres.ts';
+import type { BackingPostgres } from '../embedded/embedded.ts';
 import type { ServiceLimits } from '../service-limits.ts';
 
 /** What a worker shares with the others that serve the same ports. */

@@ -5,7 +5,7 @@ import { chown, readFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { Account } from '../../src/embedded/server-account.ts';
+import type { Account } from '../../src/embedded/data-directory.ts';
 
 const START_TIMEOUT_MS = 30_000;
 const END_TIMEOUT_MS = 15_000;

@@ -3,7 +3,7 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { deriveVerifier, formatVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../src/auth/scram.ts';
-import { startEmbedded } from '../../src/embedded.ts';
+import { startEmbedded } from '../../src/embedded/embedded.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { freePort } from './child.ts';
 import type { Closing } from './closing.ts';

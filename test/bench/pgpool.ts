@@ -1,6 +1,6 @@
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { serverAccount } from '../../src/embedded/server-account.ts';
+import { serverAccount } from '../../src/embedded/data-directory.ts';
 import { type Child, freePort, giveTo, launch, run, waitForPort } from './child.ts';
 import { BENCH_ROLE, type BenchCluster } from './cluster.ts';
 

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { dirname, join, normalize } from 'node:path';
 import { getHeapSnapshot } from 'node:v8';
 import { readConfig } from '../../src/config.ts';
-import { startEmbedded } from '../../src/embedded.ts';
+import { startEmbedded } from '../../src/embedded/embedded.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { WireClients } from '../bench/wire-login.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';

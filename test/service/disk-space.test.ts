@@ -6,7 +6,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
-import { findRunningServer } from '../../src/embedded/running-server.ts';
+import { findRunningServer } from '../../src/embedded/embedded.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Doors, doorsAt } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';

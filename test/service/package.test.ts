@@ -3,7 +3,7 @@ import { cp, mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { serverAccount } from '../../src/embedded/server-account.ts';
+import { serverAccount } from '../../src/embedded/data-directory.ts';
 import { DOCUMENTS, REPOSITORY, readDocument } from '../support/documents.ts';
 import { installedNodes } from '../support/nodes.ts';
 import { makeInstallation } from '../support/process.ts';

@@ -7,10 +7,8 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeRunnable } from '../../src/embedded/binaries.ts';
-import { EmbeddedError } from '../../src/embedded/embedded-error.ts';
-import { startOf } from '../../src/embedded/process-identity.ts';
-import { serverAccount } from '../../src/embedded/server-account.ts';
-import { type EmbeddedCluster, type EmbeddedOptions, startEmbedded } from '../../src/embedded.ts';
+import { EmbeddedError, serverAccount, startOf } from '../../src/embedded/data-directory.ts';
+import { type EmbeddedCluster, type EmbeddedOptions, startEmbedded } from '../../src/embedded/embedded.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 
 /** The kernel keeps what a killed server has written: only a killed machine needs more. */

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { startEmbedded } from '../../src/embedded.ts';
+import { startEmbedded } from '../../src/embedded/embedded.ts';
 import { makeScratch } from './scratch.ts';
 import { serverUrl } from './server-url.ts';
 

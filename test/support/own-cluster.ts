@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
+import { type EmbeddedCluster, startEmbedded } from '../../src/embedded/embedded.ts';
 import { FORGETFUL, type TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 import { serverUrl } from './server-url.ts';

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
+import { runAs, serverAccount } from '../../src/embedded/data-directory.ts';
 import { waitForServer } from '../../src/placement/admin-connection.ts';
 import type { TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { startEmbedded } from '../../src/embedded.ts';
+import { startEmbedded } from '../../src/embedded/embedded.ts';
 import { FORGETFUL, type TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 

@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs';
 import { chown } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { isServing, readPostmasterPid } from '../../src/embedded/server-process/postmaster-pid.ts';
-import { stopOrphan } from '../../src/embedded/server-process/shutdown.ts';
+import { isServing, readPostmasterPid, stopOrphan } from '../../src/embedded/postmaster.ts';
 import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';
 

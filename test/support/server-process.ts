@@ -4,7 +4,7 @@ import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { findBinaries } from '../../src/embedded/binaries.ts';
-import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
+import { runAs, serverAccount } from '../../src/embedded/data-directory.ts';
 import { waitForServer } from '../../src/placement/admin-connection.ts';
 import { makeScratch } from './scratch.ts';
 

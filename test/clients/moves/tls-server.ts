@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { serverAccount } from '../../../src/embedded/server-account.ts';
+import { serverAccount } from '../../../src/embedded/data-directory.ts';
 import { withSession } from '../../../src/placement/admin-connection.ts';
 import { CERTIFICATE, CERTIFICATE_KEY, OTHER_CERTIFICATE, OTHER_CERTIFICATE_KEY } from '../../support/certificate.ts';
 import { startPostgres15 } from '../../support/postgres15.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { initdbReason } from '../../../src/embedded/initdb.ts';
+import { initdbReason } from '../../../src/embedded/binaries.ts';
 
 it.each([
   [

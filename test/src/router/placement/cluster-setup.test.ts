@@ -3,7 +3,7 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startEmbedded } from '../../../../src/embedded.ts';
+import { startEmbedded } from '../../../../src/embedded/embedded.ts';
 import type { Observation } from '../../../../src/observation.ts';
 import { ClusterError } from '../../../../src/placement/cluster.ts';
 import { type ClusterOptions, prepareCluster } from '../../../../src/placement/cluster-setup.ts';

@@ -1,20 +1,26 @@
-import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { rolePassword, roleVerifier } from './auth/derived-secrets.ts';
-import { type Binaries, findBinaries } from './embedded/binaries.ts';
-import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf } from './embedded/data-directory.ts';
-import { DiskSpace, DiskWatch } from './embedded/disk-space.ts';
-import { EmbeddedError } from './embedded/embedded-error.ts';
-import { linkExtensions } from './embedded/extensions.ts';
-import { replaceFile } from './embedded/files-and-folders.ts';
-import { initialise, SUPERUSER } from './embedded/initdb.ts';
-import { ensureSecret } from './embedded/secret-file.ts';
-import { type Account, canEnter, serverAccount } from './embedded/server-account.ts';
-import { PORT, Postmaster, whileSessionsLinger } from './embedded/server-process/postmaster.ts';
-import { stopOrphan } from './embedded/server-process/shutdown.ts';
-import { setSuperuserPassword } from './embedded/server-process/superuser-password.ts';
-import type { Observe } from './observation.ts';
-import { hasCode, reasonOf } from './system-errors.ts';
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile, realpath, rm, symlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { rolePassword, roleVerifier } from '../auth/derived-secrets.ts';
+import type { Config } from '../config.ts';
+import type { Observe } from '../observation.ts';
+import type { AdminLogin } from '../placement/admin-connection.ts';
+import { hasCode, reasonOf } from '../system-errors.ts';
+import { type Binaries, findBinaries, initialise, SUPERUSER } from './binaries.ts';
+import {
+  type Account,
+  canEnter,
+  type DataDirectory,
+  EmbeddedError,
+  makeSharedFolder,
+  makeSocketFolder,
+  openDataDirectory,
+  ownerOf,
+  replaceFile,
+  serverAccount,
+} from './data-directory.ts';
+import { DiskSpace, DiskWatch } from './disk-space.ts';
+import { isServing, PORT, Postmaster, readPostmasterPid, setSuperuserPassword, stopOrphan, whileSessionsLinger } from './postmaster.ts';
 
 export interface EmbeddedOptions {
   /** Created when it does not exist. Holds the secret, the server's log, and the cluster or a link to it. */
@@ -186,4 +192,134 @@ async function settingsFor(
     '-c',
     `${name}=${value}`,
   ]);
+}
+
+/** Languages whose interpreters do not check for interrupts: neither cancel nor terminate stops their functions. */
+const UNINTERRUPTIBLE = /pl(perl|tcl|python)/;
+
+/**
+ * Makes a folder of links to the extensions that organizations may create. Every role may create trusted extensions, and only
+ * an extension's control file tells whether it is trusted.
+ * @returns the value of `extension_control_path`
+ * @see https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-EXTENSION-CONTROL-PATH
+ */
+async function linkExtensions({ home }: DataDirectory, { postgres }: Binaries): Promise<string> {
+  const installed = join(dirname(dirname(postgres)), 'share', 'postgresql', 'extension');
+  const offered = join(home, 'share');
+  await rm(offered, { recursive: true, force: true });
+  await makeSharedFolder(offered);
+  await makeSharedFolder(join(offered, 'extension'));
+  for (const name of await readdir(installed)) {
+    if (!UNINTERRUPTIBLE.test(name)) await symlink(join(installed, name), join(offered, 'extension', name));
+  }
+  // A colon separates folders in the setting, so with one in the path no extension would be found.
+  return offered.includes(':') ? '$system' : offered;
+}
+
+const SECRET_MIN_CHARACTERS = 16;
+
+/** @returns the secret; it is generated and stored (mode 0600) when there is none */
+async function ensureSecret({ path }: DataDirectory): Promise<string> {
+  const known = await knownSecret(path);
+  const secret = known ?? randomBytes(32).toString('base64url');
+  if (known === undefined) await replaceFile(secretFile(path), `${secret}\n`, 0o600);
+  return secret;
+}
+
+/**
+ * @returns undefined when none has been stored yet
+ * @throws EmbeddedError
+ */
+async function knownSecret(path: string): Promise<string | undefined> {
+  const file = secretFile(path);
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if (hasCode(error, 'ENOENT')) return undefined;
+    throw new EmbeddedError(`${file} cannot be read: ${reasonOf(error)}`);
+  });
+  const secret = text?.trim();
+  if (secret !== undefined && secret.length < SECRET_MIN_CHARACTERS) {
+    throw new EmbeddedError(`${file} holds less than ${SECRET_MIN_CHARACTERS} characters`);
+  }
+  return secret;
+}
+
+function secretFile(path: string): string {
+  return join(path, 'secret');
+}
+
+/** How to reach the PostgreSQL that another process has started. */
+interface RunningServer {
+  readonly host: string;
+  readonly port: number;
+  readonly superuser: { readonly user: string; readonly password: string };
+  readonly secret: string;
+  /** Its own folder (PGDATA). */
+  readonly folder: string;
+}
+
+/**
+ * Finds the server that a running Postern has started in this data directory.
+ * @param given used instead of the secret stored there
+ * @throws EmbeddedError when there is none, or it belongs to another user
+ */
+export async function findRunningServer(dataDir: string, given?: string): Promise<RunningServer> {
+  const path = await realpath(dataDir).catch(() => dataDir);
+  const cluster = await realpath(join(path, 'postgres')).catch(() => '');
+  const { pid, socketFolder } = await readPostmasterPid(cluster);
+  if (pid === undefined || socketFolder === undefined || !(await isServing(pid, cluster))) {
+    throw new EmbeddedError(`no Postern that this user can see runs on the data directory ${dataDir}: start it first`);
+  }
+  const secret = given ?? (await knownSecret(path));
+  if (secret === undefined) throw new EmbeddedError(`the data directory ${dataDir} holds no secret: set POSTERN_SECRET`);
+  return {
+    host: socketFolder,
+    port: PORT,
+    superuser: { user: SUPERUSER, password: rolePassword(secret, SUPERUSER) },
+    secret,
+    folder: cluster,
+  };
+}
+
+/** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
+export interface BackingPostgres {
+  readonly admin: string | AdminLogin;
+  readonly secret: string;
+  /** The folder of the embedded server's files; undefined: it is another server, whose disk is its operator's. */
+  readonly folder?: string;
+}
+
+/** The texts of utility statements may hold passwords and secret names of channels; those of others have no constants. */
+const WITH_MODULE = { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.track_utility': 'off' };
+
+const NOT_EMBEDDED =
+  'POSTERN_QUERY_STATISTICS is on, but is about the embedded server only, and the one in DATABASE_URL should not preload ' +
+  'pg_stat_statements: a statement of any key can end the server process in it';
+
+/** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
+export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  if (admin !== undefined && secret !== undefined) {
+    if (config.POSTERN_QUERY_STATISTICS === 'on') observe({ name: 'service.warning', message: NOT_EMBEDDED });
+    return { admin, secret };
+  }
+  const embedded = await startEmbedded({
+    dataDir: config.POSTERN_DATA_DIR,
+    observe,
+    ...(secret === undefined ? {} : { secret }),
+    ...(config.POSTERN_QUERY_STATISTICS === 'on' ? { settings: WITH_MODULE } : {}),
+  });
+  opened.push(() => embedded.stop());
+  const { host, port, superuser, folder } = embedded;
+  return { admin: { host, port, ...superuser }, secret: embedded.secret, folder };
+}
+
+/**
+ * The same server, for an operator beside the running service, which has started the embedded one.
+ * @throws EmbeddedError when none runs
+ */
+export async function findPostgres(config: Config): Promise<BackingPostgres> {
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  if (admin !== undefined && secret !== undefined) return { admin, secret };
+  const { host, port, superuser, secret: known, folder } = await findRunningServer(config.POSTERN_DATA_DIR, secret);
+  return { admin: { host, port, ...superuser }, secret: known, folder };
 }
