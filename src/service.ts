@@ -43,12 +43,11 @@ import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
-import { connectionLimits, localLimits } from './service-limits.ts';
 import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/query-scheduler.ts';
 import { RESULT_BOUNDS } from './sql/result-budget.ts';
 import { DataSizes } from './sql/statistics.ts';
-import type { SharedParts } from './workers/shared-parts.ts';
+import { connectionLimits, localLimits, type SharedParts } from './workers/shared-parts.ts';
 
 /** The running service. The ports are the real ones, even if 0 was configured. */
 export interface Service {

@@ -1,6 +1,6 @@
 import type { CountLimit } from '../runtime/count-limit.ts';
 import type { ToSupervisor } from './messages.ts';
-import { tellSupervisor } from './tell-supervisor.ts';
+import { tellSupervisor } from './shared-parts.ts';
 
 export interface LentLimitOptions {
   /** The supervisor's allocator. */

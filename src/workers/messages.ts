@@ -1,7 +1,7 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
 import type { Config } from '../config.ts';
 import type { BackingPostgres } from '../embedded/embedded.ts';
-import type { AllocatedLimits } from './limit-allocator.ts';
+import type { AllocatedLimits } from './limits.ts';
 
 /** The limits of clients, connections and requests that the supervisor lends. Its other allocators are of backend sessions. */
 export type LentLimits =

@@ -7,10 +7,8 @@ import { type BackingPostgres, openPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
 import { REPLACED } from '../shutdown.ts';
-import { type AllocatorOptions, LimitAllocator } from './limit-allocator.ts';
+import { type AllocatorOptions, LimitAllocator } from './limits.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
-import { Questions } from './questions.ts';
-import { returnConnections } from './return-untaken-connections.ts';
 
 /** The processes that serve the ports. */
 export interface Workers {
@@ -294,4 +292,90 @@ function allWorkers(): Worker[] {
 function tell(id: number, message: ToWorker): void {
   const process = cluster.workers?.[id];
   if (process?.isConnected()) process.send(message);
+}
+
+/** A reply to one of Node's own messages between the processes of a cluster. */
+interface InternalReply {
+  readonly ack?: number;
+}
+
+/**
+ * Gives connections to other workers that this one has been sent and has not taken when it ends. Node waits for the worker's answer and
+ * keeps its handle open, so that the client of a worker that was killed would stay connected to nobody.
+ * @param isServed whether another worker serves the ports
+ * @see https://github.com/nodejs/node/blob/v24.x/lib/internal/cluster/round_robin_handle.js
+ */
+function returnConnections({ process: child }: Worker, isServed: () => boolean): void {
+  /** By the numbers of the messages. */
+  const sent = new Map<number, { close(): void }>();
+  const send = child.send;
+  child.send = (...values: unknown[]) => {
+    const [message, handle] = values;
+    if (isNewConnection(message) && isHandle(handle)) sent.set(message.seq, handle);
+    return Reflect.apply(send, child, values);
+  };
+  child.on('internalMessage', ({ ack }: InternalReply) => {
+    if (ack !== undefined) sent.delete(ack);
+  });
+  child.once('exit', () => {
+    for (const [seq, handle] of [...sent]) {
+      // As a worker says it that does not accept connections any more.
+      if (isServed()) child.emit('internalMessage', { cmd: 'NODE_CLUSTER', ack: seq, accepted: false });
+      else handle.close();
+    }
+  });
+}
+
+function isNewConnection(message: unknown): message is { readonly seq: number } {
+  return (
+    typeof message === 'object' &&
+    message !== null &&
+    'act' in message &&
+    message.act === 'newconn' &&
+    'seq' in message &&
+    typeof message.seq === 'number'
+  );
+}
+
+function isHandle(handle: unknown): handle is { close(): void } {
+  return typeof handle === 'object' && handle !== null && 'close' in handle && typeof handle.close === 'function';
+}
+
+/** Questions to another process that wait for their answers. */
+export class Questions<Answer> {
+  #last = 0;
+  readonly #waiting = new Map<number, (answer: Answer) => void>();
+
+  /** @param send sends the question with this number */
+  ask(send: (request: number) => void): Promise<Answer> {
+    return new Promise((resolve) => {
+      this.#last += 1;
+      this.#waiting.set(this.#last, resolve);
+      send(this.#last);
+    });
+  }
+
+  /** As {@link ask}, for a process that may hang. @returns undefined when it does not answer in time */
+  async askFor(ms: number, send: (request: number) => void): Promise<Answer | undefined> {
+    let request = 0;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(resolve, ms, undefined);
+    });
+    const answer = this.ask((number) => {
+      request = number;
+      send(number);
+    });
+    try {
+      return await Promise.race([answer, late]);
+    } finally {
+      clearTimeout(timer);
+      this.#waiting.delete(request);
+    }
+  }
+
+  answered(request: number, answer: Answer): void {
+    this.#waiting.get(request)?.(answer);
+    this.#waiting.delete(request);
+  }
 }

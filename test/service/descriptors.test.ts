@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { openFilesLimit } from '../../src/file-descriptors.ts';
-import { connectionLimits } from '../../src/service-limits.ts';
+import { connectionLimits } from '../../src/workers/shared-parts.ts';
 import { RawClient } from '../http/raw-client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';

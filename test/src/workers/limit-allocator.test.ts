@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { LimitAllocator } from '../../../src/workers/limit-allocator.ts';
+import { LimitAllocator } from '../../../src/workers/limits.ts';
 
 /** An allocator, and what it has asked of workers. */
 function allocatorOf(max: number, maxPerTenant: number): { readonly allocator: LimitAllocator; take(): string[] } {

@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
 import { LentLimit } from '../../../src/workers/lent-limit.ts';
-import { LimitAllocator } from '../../../src/workers/limit-allocator.ts';
+import { LimitAllocator } from '../../../src/workers/limits.ts';
 import type { ToSupervisor } from '../../../src/workers/messages.ts';
 
 /** Workers that share a limit, with an allocator that hears and answers in later turns, in order. */
