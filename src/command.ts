@@ -28,7 +28,7 @@ switch (command) {
     break;
   case 'admin':
     process.argv.splice(2, 1);
-    await import('./admin.ts');
+    await import('./admin/admin.ts');
     break;
   case 'help':
   case '--help':

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { Socket } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
@@ -21,14 +22,14 @@ import { ServiceError } from './errors.ts';
 import { openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { SchemaCopies } from './moving/schema-copies.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
-import { fanOut, type Observe, type Observer } from './observation.ts';
-import { auditObserver } from './observers/audit.ts';
-import { exhaustionObserver } from './observers/exhaustion.ts';
+import { fanOut, type Observe, type Observer, type Origin } from './observation.ts';
+import { auditObserver, usageObserver } from './observers/audit.ts';
+import { exhaustionObserver } from './observers/log.ts';
 import { createMetrics } from './observers/metrics.ts';
-import { usageObserver } from './observers/usage.ts';
-import { finishDrops, limitRoles, undoInterruptedMoves, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { controlConnection } from './placement/cluster.ts';
 import { clusterOptions, prepareCluster } from './placement/cluster-setup.ts';
+import { readerOf } from './placement/reader-role.ts';
+import { connectionLimitFor, limitConnections } from './placement/roles.ts';
 import { relationCounters } from './placement/schema-statistics.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
 import { ApiKeys, SignUps } from './router/accounts.ts';
@@ -40,10 +41,9 @@ import type { ConsoleSignIn } from './router/one-time-sign-in.ts';
 import { Operator } from './router/operator.ts';
 import { RefusalLimit } from './router/refusal-limit.ts';
 import { Router } from './router/router.ts';
+import type { ServedCluster } from './router/served-cluster.ts';
 import { Sessions } from './router/sessions.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
-import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
-import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/query-scheduler.ts';
 import { RESULT_BOUNDS } from './sql/result-budget.ts';
 import { DataSizes } from './sql/statistics.ts';
@@ -313,4 +313,126 @@ async function answers(router: Router, stopping: AbortSignal): Promise<void> {
   } catch (cause) {
     throw new ServiceError('not_ready', 'the backing Postgres does not answer', { cause });
   }
+}
+
+const SWEEP_MS = 60_000;
+const FINISH_DROPS_MS = 5_000;
+const UNDO_MOVES_MS = 2_000;
+
+/** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
+async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catalog, observe: Observe): Promise<void> {
+  const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
+  const limitAll = async () => {
+    const roles = (await catalog.organizations.list())
+      .filter(({ status, placement }) => status !== 'dropped' && placement.cluster === cluster.name)
+      .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
+    return cluster.platform.run((session) => limitConnections(session, roles, limit));
+  };
+  const cause = await limitAll().catch((error: unknown) => error);
+  if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
+}
+
+const ORIGIN: Origin = { surface: 'admin', sourceIp: '127.0.0.1' };
+
+/**
+ * Drops clones whose time is over and completes interrupted drops, at the start and then regularly: a drop may have to wait until
+ * processes have ended.
+ */
+async function finishDrops(operator: Operator, clones: Clones, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  const finish = () =>
+    operator
+      .finishDrops(ORIGIN, observe)
+      .then(() => clones.dropExpired(ORIGIN))
+      .catch((cause: unknown) => {
+        observe({ name: 'service.failure', message: 'clones and interrupted drops could not be looked up', cause });
+      });
+  const first = repeat(finish, FINISH_DROPS_MS, opened);
+  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
+}
+
+/** Undoes moves whose mover has ended, regularly. */
+function undoInterruptedMoves(moves: InterruptedMoves, observe: Observe, opened: (() => Promise<void>)[]): void {
+  const undo = () =>
+    moves.undo().catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted moves could not be looked up', cause });
+    });
+  void repeat(undo, UNDO_MOVES_MS, opened);
+}
+
+/** Does work now, and again some time after it is done, until the service closes. @returns when it is done for the first time */
+function repeat(work: () => Promise<void>, everyMs: number, opened: (() => Promise<void>)[]): Promise<void> {
+  const stop = new AbortController();
+  const first = work();
+  const repeating = async () => {
+    await first;
+    while (!stop.signal.aborted) {
+      await delay(everyMs, undefined, { signal: stop.signal }).catch(() => {});
+      if (!stop.signal.aborted) await work();
+    }
+  };
+  const ended = repeating();
+  opened.push(async () => {
+    stop.abort();
+    await ended;
+  });
+  return first;
+}
+
+/** Undoes interrupted sign-ups, at the start and then regularly: another process may have left some. */
+async function undoInterruptedSignUps(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  await signUps.undoInterrupted();
+  const timer = setInterval(() => {
+    signUps.undoInterrupted().catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted sign-ups could not be looked up', cause });
+    });
+  }, SWEEP_MS);
+  opened.push(async () => clearInterval(timer));
+}
+
+/** How often a process that leaves its ports looks whether its clients have left. */
+const EMPTY_CHECK_MS = 50;
+
+/** Returns when all clients have left both doors, or it takes too long. */
+async function clientsLeft(
+  { POSTERN_REPLACE_TIMEOUT_MS: timeoutMs }: Config,
+  wire: { readonly size: number },
+  http: { readonly requests: number },
+): Promise<void> {
+  const until = performance.now() + timeoutMs;
+  while (wire.size + http.requests > 0 && performance.now() < until) await delay(EMPTY_CHECK_MS);
+}
+
+/** Why a process stops that others have taken the place of. */
+export const REPLACED = 'replaced';
+
+/** What a service that stops waits for, for the log. */
+function stopMessage(
+  { transactions, requests }: { readonly transactions: number; readonly requests: number },
+  config: Config,
+  reason: string,
+): string {
+  const busy = [counted(transactions, 'transaction'), counted(requests, 'request')].filter((text) => text !== undefined).join(' and ');
+  const drains = config.POSTERN_DRAIN_MS === 0 ? 'stopping' : `stopping in ${config.POSTERN_DRAIN_MS / 1_000} s`;
+  const waits = busy === '' ? drains : `${drains}: waits up to ${config.POSTERN_SHUTDOWN_TIMEOUT_MS / 1_000} s for ${busy}`;
+  // Signals are for all workers, and the others stay.
+  return reason === REPLACED ? waits : `${waits}; a second Ctrl-C or signal ends it at once`;
+}
+
+function counted(number: number, what: string): string | undefined {
+  return number === 0 ? undefined : `${number} ${what}${number === 1 ? '' : 's'}`;
+}
+
+/** More shapes than V8 distinguishes at one place in the code. */
+const SHAPES = ['a', 'b', 'c', 'd', 'e', 'f'];
+/** V8 records the shapes that it sees only after a function has run several times. */
+const TIMES = 10;
+
+/**
+ * Makes accepting a socket cheaper. Node copies the options of a new socket and adds to the copy. As long as V8 has seen few
+ * shapes of options there, each copy gets a hidden class of its own, and every look-up of one of thirty options in it is slow:
+ * some 12 µs for each accepted client. Once V8 has seen many shapes, all copies have one class. This is not documented; in a
+ * V8 that behaves differently this function changes nothing.
+ */
+function shareSocketShapes(): void {
+  for (let time = 0; time < TIMES; time++) for (const shape of SHAPES) new Socket({ [shape]: undefined });
 }

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { type Logger, pino } from 'pino';
-import type { Observation, ObservationHandlers, ObservedStatement } from '../observation.ts';
+import type { Observation, ObservationHandlers, Observe, ObservedStatement } from '../observation.ts';
 
 /** No string of a log line is longer. What others chose is in many of them, and a long line says no more than a short one. */
 const MAX_CHARACTERS = 1_024;
@@ -24,7 +24,7 @@ const SECRETS: readonly (readonly [RegExp, (...found: readonly string[]) => stri
 /** What would let a value that others chose steer a terminal. */
 const CONTROL = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-export interface LoggerOptions {
+interface LoggerOptions {
   /** Default: standard output. */
   readonly destination?: { write(line: string): void } | undefined;
   /** Which of several workers writes. */
@@ -37,7 +37,7 @@ const RETRY_MS = 20;
 const END_TRIES_MAX = 25;
 
 /** Where lines are written to. */
-export interface LogFile {
+interface LogFile {
   /** @returns how many bytes have been written @throws an error of the operating system, EAGAIN where the reader is slow */
   write(bytes: Uint8Array): number;
 }
@@ -241,4 +241,28 @@ function describe(cause: unknown, depth = 0): unknown {
   const inner = cause.cause === undefined || depth >= MAX_CAUSES ? {} : { cause: describe(cause.cause, depth + 1) };
   const stack = cause.stack?.replace(message, () => cut(message, MAX_MESSAGE_OF_STACK));
   return { type, message, ...code, stack, ...inner };
+}
+
+/** @see https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const EXHAUSTED: ReadonlyMap<string, string> = new Map([
+  ['53100', 'disk_full'],
+  ['53200', 'out_of_memory'],
+]);
+const WARN_EVERY_MS = 60_000;
+
+/** Warns, at most once a minute for each SQLSTATE, that the server has no disk space or no memory left: the clients are told, and nobody else. */
+export function exhaustionObserver(observe: Observe): ObservationHandlers {
+  const warnedAt = new Map<string, number>();
+  const failed = (sqlstate: string | undefined, organizationId: string | undefined) => {
+    const condition = sqlstate && EXHAUSTED.get(sqlstate);
+    if (!condition || performance.now() - (warnedAt.get(sqlstate) ?? Number.NEGATIVE_INFINITY) < WARN_EVERY_MS) return;
+    warnedAt.set(sqlstate, performance.now());
+    // Any client can RAISE these SQLSTATEs, so the message says whose request it was.
+    const whose = organizationId === undefined ? 'a request' : `a request of ${organizationId}`;
+    observe({ name: 'service.warning', message: `${whose} failed with ${sqlstate} (${condition}): see the log of the PostgreSQL server` });
+  };
+  return {
+    'wire.query.failed': ({ sqlstate, organizationId }) => failed(sqlstate, organizationId),
+    'http.request': ({ outcome, actor }) => failed(outcome.sqlstate, actor?.organizationId),
+  };
 }

@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import { type BackingPostgres, openPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
-import { REPLACED } from '../shutdown.ts';
+import { REPLACED } from '../service.ts';
 import { type AllocatorOptions, LimitAllocator } from './limits.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
 

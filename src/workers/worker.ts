@@ -1,9 +1,8 @@
 import { type BackendPermits, reservedOf } from '../backend/organization-pool.ts';
 import type { Config } from '../config.ts';
 import { BothLimits, SharedLimit } from '../runtime/count-limit.ts';
-import { type Service, startService } from '../service.ts';
+import { REPLACED, type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
-import { REPLACED } from '../shutdown.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { type SharedParts, tellSupervisor } from './shared-parts.ts';

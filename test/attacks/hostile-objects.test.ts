@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';

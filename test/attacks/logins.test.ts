@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createWebSocketStream, WebSocket } from 'ws';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { LoginThrottle } from '../../src/router/authenticator.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';

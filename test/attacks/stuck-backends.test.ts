@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseCommand } from '../../src/admin/commands.ts';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
+import { parseCommand } from '../../src/admin/admin.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import type { TestCluster } from '../support/cluster.setup.ts';
 import { eventually } from '../support/eventually.ts';

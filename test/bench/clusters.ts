@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseCommand } from '../../src/admin/commands.ts';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
+import { parseCommand } from '../../src/admin/admin.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { doorsAt, type JsonReply, type TestOrganization } from '../support/doors.ts';
 import { type ServerProcess, startServerProcess } from '../support/server-process.ts';

@@ -141,7 +141,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'socket-shapes',
     about: 'making V8 see many shapes of socket options',
-    replacement: { module: 'src/runtime/v8-socket-shapes.js', text: 'time < TIMES', by: 'time < 0' },
+    replacement: { module: 'src/service.js', text: 'time < TIMES', by: 'time < 0' },
   },
   { name: 'semi-space', about: 'a young generation of 8 MB', flag: '--max-semi-space-size=8' },
   { name: 'no-pretenuring', about: 'V8 not allocating in the old space by experience', flag: '--no-allocation-site-pretenuring' },

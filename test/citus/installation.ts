@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect } from 'vitest';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import type { Address } from '../../src/placement/citus.ts';
 import { type Service, startService } from '../../src/service.ts';

@@ -13,7 +13,7 @@ import { TwoServers } from './moves/two-servers.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's. */
 const PATH = `/usr/lib/postgresql/15/bin:${process.env.PATH}`;
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 
 /** Each case starts eight processes one after another. */
 const MAX_MS = 300_000;

@@ -15,7 +15,7 @@ import { Writers } from './moves/writers.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's. */
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 
 let server: Awaited<ReturnType<typeof startPostgres15>>;
 /** Sessions of the server's superuser in the control database. */

@@ -17,7 +17,7 @@ import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 import { Writers } from './moves/writers.ts';
 
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 const REPLICATED = fileURLToPath(new URL('moves/replicated.sql', import.meta.url));
 
 let source: Awaited<ReturnType<typeof startPostgres15>>;

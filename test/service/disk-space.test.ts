@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { openOperator } from '../../src/admin/open-operator.ts';
+import { openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { findRunningServer } from '../../src/embedded/embedded.ts';
 import { type Service, startService } from '../../src/service.ts';

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
-import { parseCommand } from '../../src/admin/commands.ts';
-import { openOperator } from '../../src/admin/open-operator.ts';
+import { parseCommand } from '../../src/admin/admin.ts';
+import { openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster } from '../support/own-cluster.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { parseCommand } from '../../src/admin/commands.ts';
-import { openOperator } from '../../src/admin/open-operator.ts';
+import { parseCommand } from '../../src/admin/admin.ts';
+import { openOperator } from '../../src/admin/operations.ts';
 import { generateInvitation } from '../../src/auth/tokens.ts';
 import { readConfig } from '../../src/config.ts';
 import { newControlDatabase } from '../support/control-databases.ts';

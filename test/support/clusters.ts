@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseCommand } from '../../src/admin/commands.ts';
-import { openOperator } from '../../src/admin/open-operator.ts';
+import { parseCommand } from '../../src/admin/admin.ts';
+import { openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeScratch } from './scratch.ts';
 import { testVariables } from './service.ts';

@@ -9,7 +9,7 @@ import { makeScratch } from './scratch.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 const START_TIMEOUT_MS = 280_000;
 
 /** How a process ended, and all it said. */

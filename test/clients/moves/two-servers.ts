@@ -14,7 +14,7 @@ import { startTestService, type TestOrganization, type TestService, testVariable
 import { closeAfterClients } from '../address.ts';
 
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../../dist/src/admin.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../../dist/src/admin/admin.js', import.meta.url));
 
 /** How much WAL the server that publishes keeps for a slot. */
 export const KEPT = "ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'";

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseCommand } from '../../../src/admin/commands.ts';
-import { UsageError } from '../../../src/admin/usage-error.ts';
+import { parseCommand, UsageError } from '../../../src/admin/admin.ts';
 
 test.each([
   ['org', 'list'],

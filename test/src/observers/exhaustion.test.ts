@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { fanOut, type Observation } from '../../../src/observation.ts';
-import { exhaustionObserver } from '../../../src/observers/exhaustion.ts';
+import { exhaustionObserver } from '../../../src/observers/log.ts';
 
 const origin = { surface: 'http', sourceIp: '203.0.113.7' } as const;
 const failed = (sqlstate: string): Observation => ({ name: 'wire.query.failed', organizationId: 'org_a', sqlstate });

@@ -1,0 +1,488 @@
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
+import { parseArgs } from 'node:util';
+import { NAME_RULES, type Organization, type Placement, parseEmail } from '../catalog/organization.ts';
+import { ConfigError, isSecretSource, readConfig } from '../config.ts';
+import { EmbeddedError } from '../embedded/data-directory.ts';
+import { ServiceError } from '../errors.ts';
+import type { MoveOptions, Mover } from '../moving/mover.ts';
+import type { Origin } from '../observation.ts';
+import type { Address } from '../placement/citus.ts';
+import { ClusterError } from '../placement/cluster.ts';
+import type { Changed } from '../router/operator.ts';
+import { type AddedCluster, type OperatorSession, openOperator, organizationTable, printable } from './operations.ts';
+
+/** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
+type Ask = (question: string) => Promise<string | undefined>;
+
+/** @returns what to print */
+type Command = (session: OperatorSession, ask: Ask) => Promise<string>;
+
+interface Options extends ClusterOptions, MoveCommandOptions {
+  readonly yes?: boolean;
+  readonly email?: string;
+  readonly expires?: string;
+  readonly name?: string;
+  readonly force?: boolean;
+  readonly workers?: string;
+  readonly cluster?: string;
+  readonly 'to-node'?: string;
+}
+
+interface Form {
+  /** How many words follow the command's name. */
+  readonly words: number;
+  readonly options?: readonly (keyof Options)[];
+  /** @throws UsageError */
+  command(words: readonly string[], options: Options): Command;
+}
+
+const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
+  [
+    'org list',
+    {
+      words: 0,
+      command:
+        () =>
+        async ({ operator }) =>
+          organizationTable(await operator.organizations()),
+    },
+  ],
+  ['org create', { words: 2, command: ([name = '', email = '']) => createOrganization(nameOf(name), emailOf(email)) }],
+  ['org suspend', { words: 1, command: ([id = '']) => suspend(id) }],
+  [
+    'org resume',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        async ({ operator, origin }) =>
+          statusOf(await operator.resume(id, origin)),
+    },
+  ],
+  ['org drop', { words: 1, options: ['yes'], command: ([id = ''], { yes }) => drop(id, yes === true) }],
+  [
+    'cluster list',
+    {
+      words: 0,
+      command:
+        () =>
+        ({ clusters }) =>
+          clusters.list(),
+    },
+  ],
+  [
+    'cluster add',
+    {
+      words: 2,
+      options: ['placement', 'weight', 'cap'],
+      command: ([name = '', url = ''], options) => addCluster(clusterToAdd(name, url, options)),
+    },
+  ],
+  ['cluster drain', { words: 1, command: ([name = '']) => drainCluster(name, true) }],
+  ['cluster open', { words: 1, command: ([name = '']) => drainCluster(name, false) }],
+  ['cluster remove', { words: 1, command: ([name = '']) => removeCluster(name) }],
+  [
+    'org clone',
+    {
+      words: 1,
+      options: ['name', 'expires', 'force'],
+      command: ([id = ''], { name, expires, force }) =>
+        clone(id, name === undefined ? undefined : nameOf(name), lifetimeMsOf(expires ?? '1d'), force === true),
+    },
+  ],
+  [
+    'org move',
+    {
+      words: 1,
+      options: ['to', 'to-node', 'placement', 'pause', 'force', 'replicate', 'finish', 'abort'],
+      command: ([id = ''], options) => move(id, options),
+    },
+  ],
+  ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
+  [
+    'citus setup',
+    {
+      words: 0,
+      options: ['workers', 'cluster'],
+      command: (_words, { workers = '', cluster }) => setUpCitus(addressesOf(workers), cluster),
+    },
+  ],
+  ['citus disable', { words: 1, options: ['cluster'], command: ([worker = ''], { cluster }) => disableWorker(addressOf(worker), cluster) }],
+  [
+    'invite',
+    {
+      words: 0,
+      options: ['email', 'expires'],
+      command: (_words, { email, expires }) => invite(email === undefined ? undefined : emailOf(email), lifetimeMsOf(expires ?? '7d')),
+    },
+  ],
+]);
+
+/** @throws UsageError */
+export function parseCommand(args: readonly string[]): Command {
+  if (args.length === 0) throw new UsageError('', USAGE);
+  const { values, positionals } = parse(args);
+  const [noun = '', verb = ''] = positionals;
+  const name = FORMS.has(noun) ? noun : `${noun} ${verb}`.trim();
+  const form = FORMS.get(name);
+  if (form === undefined) throw new UsageError(`there is no command ${printable(name)}`, usageOf(noun));
+  const words = positionals.slice(name.split(' ').length);
+  if (form.words !== words.length) throw new UsageError('', usageOf(name));
+  const options = form.options ?? [];
+  const other = Object.keys(values).find((option) => !options.includes(option as keyof Options));
+  if (other !== undefined) throw new UsageError(`${name} has no option --${other}`, usageOf(name));
+  return form.command(words, values);
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        yes: { type: 'boolean' },
+        email: { type: 'string' },
+        expires: { type: 'string' },
+        placement: { type: 'string' },
+        weight: { type: 'string' },
+        cap: { type: 'string' },
+        name: { type: 'string' },
+        force: { type: 'boolean' },
+        workers: { type: 'string' },
+        cluster: { type: 'string' },
+        to: { type: 'string' },
+        'to-node': { type: 'string' },
+        pause: { type: 'string' },
+        replicate: { type: 'boolean' },
+        finish: { type: 'boolean' },
+        abort: { type: 'boolean' },
+      },
+      allowPositionals: true,
+    });
+  } catch (cause) {
+    const [reason = ''] = (cause instanceof Error ? cause.message : '').split('. ');
+    const words = args.slice(0, 2).filter((word) => !word.startsWith('-'));
+    throw new UsageError(printable(reason), usageOf(words.join(' ')), { cause });
+  }
+}
+
+function suspend(id: string): Command {
+  return async ({ operator, origin }) => changed(await operator.suspend(id, origin), 'it has been asked to end');
+}
+
+function drop(id: string, isSure: boolean): Command {
+  return async ({ operator, origin }, ask) => {
+    if (!isSure) await confirmDrop(await operator.organization(id), ask);
+    return changed(await operator.drop(id, origin), 'the drop is completed by the running service when it has ended');
+  };
+}
+
+/** @throws ServiceError `invalid_request` unless the person at the terminal writes the organization's id */
+async function confirmDrop({ id, name, email }: Organization, ask: Ask): Promise<void> {
+  const answer = await ask(`This removes ${printable(name)} (${printable(email)}) with all its data, for good. Type its id to go on: `);
+  if (answer === undefined) {
+    throw new ServiceError(
+      'invalid_request',
+      `nothing was dropped: org drop asks first, and here is no terminal; give --yes to drop ${id}`,
+    );
+  }
+  if (answer.trim() !== id) throw new ServiceError('invalid_request', `nothing was dropped: that is not ${id}`);
+}
+
+function createOrganization(orgName: string, email: string): Command {
+  return async ({ signUps, origin }) => {
+    const { organization, apiKey } = await signUps.create({ orgName, email }, origin);
+    return `${statusOf(organization)}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+  };
+}
+
+function addCluster(cluster: AddedCluster): Command {
+  return async ({ clusters }) => {
+    await clusters.add(cluster);
+    return `${cluster.name} takes organizations`;
+  };
+}
+
+function drainCluster(name: string, isDraining: boolean): Command {
+  return async ({ clusters }) => {
+    await clusters.setDraining(name, isDraining);
+    return isDraining ? `${name} takes no more organizations` : `${name} takes organizations`;
+  };
+}
+
+function removeCluster(name: string): Command {
+  return async ({ clusters }) => {
+    await clusters.remove(name);
+    return `${name} is removed; nothing on its server has been changed`;
+  };
+}
+
+function clone(id: string, name: string | undefined, lifetimeMs: number, force: boolean): Command {
+  return async ({ operator, clones, origin }) => {
+    const source = await operator.organization(id);
+    const wanted = { source, name, expiresAt: new Date(Date.now() + lifetimeMs), force };
+    const { organization, apiKey, expiresAt } = await clones.create(wanted, origin);
+    return `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+  };
+}
+
+function move(id: string, { 'to-node': node, ...options }: Options): Command {
+  if (node !== undefined && Object.keys(options).length === 0) {
+    const target = addressOf(node);
+    return async ({ operator, citus, origin }) => citus.move(await operator.organization(id), target, origin);
+  }
+  const command = node === undefined ? parseMoveCommand(options) : undefined;
+  if (command === undefined) throw new UsageError('', usageOf('org move'));
+  return ({ mover, origin }) => runMoveCommand(mover, id, command, origin);
+}
+
+function issueKey(id: string): Command {
+  return async ({ operator, origin }) => `the new key of ${id}, shown only now: ${await operator.issueKey(id, origin)}`;
+}
+
+function invite(email: string | undefined, lifetimeMs: number): Command {
+  return async ({ operator }) => {
+    const expiresAt = new Date(Date.now() + lifetimeMs);
+    const token = await operator.invite({ email, expiresAt });
+    return `an invitation for ${email ?? 'anybody'} until ${expiresAt.toISOString()}, shown only now: ${token}`;
+  };
+}
+
+function setUpCitus(workers: readonly Address[], cluster: string | undefined): Command {
+  return ({ citus }) => citus.setUp(workers, cluster);
+}
+
+function disableWorker(worker: Address, cluster: string | undefined): Command {
+  return async ({ citus }) => {
+    const refused = await citus.disable(worker, cluster);
+    return `${worker.host}:${worker.port} is disabled; organizations refused until citus setup is run with it: ${refused}`;
+  };
+}
+
+function statusOf({ id, status }: Organization): string {
+  return `${id} is ${status}`;
+}
+
+/** @param rest what happens to processes that have not ended */
+function changed({ organization, running }: Changed, rest: string): string {
+  const status = statusOf(organization);
+  return running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
+}
+
+/** The arguments are no command. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+  /** How the command is written, where the message does not say what to change. */
+  readonly usage: string;
+
+  /** @param message empty where nothing can be said but how the command is written */
+  constructor(message: string, usage = '', options?: ErrorOptions) {
+    super(message, options);
+    this.usage = usage;
+  }
+}
+
+/** All commands, with what each does below it or beside it. */
+const USAGE = `usage: postern admin <command>
+
+  org list                     all organizations
+  org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says
+  org suspend <id>             ends its sessions and refuses its key until it is resumed
+  org resume <id>
+  org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
+  org clone <id> [--name <name>] [--expires <time>] [--force]
+                               a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
+                               meanwhile; --force ends transactions and pinned sessions that do not end
+  org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force] [--replicate]
+                               moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
+                               the former copy is kept; --force as above; --replicate copies most rows before they wait, which a large
+                               database does anyway on its way to another server, if both servers allow it
+  org move <id> --to-node <host:port>
+                               moves its tables to another worker of Citus
+  org move <id> --finish       removes the former copy
+  org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
+  key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
+  invite [--email <email>] [--expires <time>]
+                               an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
+  cluster list                 the PostgreSQL servers that organizations live on
+  cluster add <name> <url> [--placement database,schema] [--weight <n>] [--cap <n>]
+                               sets a server up and has new organizations added to it; <url> is env:NAME or file:/path, where each
+                               process of the service finds its postgres:// URL
+  cluster drain <name>         adds no more organizations to it
+  cluster open <name>          adds organizations to it again
+  cluster remove <name>        when no organization lives there
+  citus setup --workers <host:port,…> [--cluster <name>]
+                               makes the default cluster, or that one, a Citus coordinator of these workers; again for each new one; tells
+                               what it may not do
+  citus disable <host:port> [--cluster <name>]
+                               does without a worker that is down, and refuses its organizations, until citus setup is run with it again`;
+
+/**
+ * @param name of a command such as `org drop`, or the first word of several
+ * @returns what is said of these commands, and of all where there is none of that name
+ */
+function usageOf(name: string): string {
+  const [heading = '', ...entries] = USAGE.split(/(?<!\n)\n+(?= {2}\S)/);
+  const found = entries.filter((entry) => entry.startsWith(`  ${name} `));
+  return found.length === 0 ? USAGE : `${heading}\n\n${found.join('\n')}`;
+}
+
+/** `postern admin …`: commands for operators, run beside the service and with the same environment. */
+try {
+  const command = parseCommand(process.argv.slice(2));
+  const session = await openOperator(readConfig(process.env));
+  try {
+    process.stdout.write(`${await command(session, ask)}\n`);
+  } finally {
+    await session.close();
+  }
+} catch (error) {
+  const isUsage = error instanceof UsageError;
+  const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
+  const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
+  const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
+  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
+  process.exitCode = isUsage ? 2 : 1;
+}
+
+/** Ctrl-D is an empty answer. */
+async function ask(question: string): Promise<string | undefined> {
+  if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(terminal, 'close').then(() => '');
+  try {
+    return await Promise.race([terminal.question(question), closed]);
+  } finally {
+    terminal.close();
+  }
+}
+
+/** @throws UsageError */
+function addressesOf(text: string): Address[] {
+  return text.split(',').map(addressOf);
+}
+
+/** @throws UsageError */
+function addressOf(text: string): Address {
+  const [, host, port] = /^([\w.-]+):(\d{1,5})$/.exec(text.trim()) ?? [];
+  if (host === undefined) throw new UsageError(`${printable(text)} is no address with a port: db1.example.com:5432`);
+  return { host, port: Number(port) };
+}
+
+/** @throws UsageError */
+function nameOf(text: string): string {
+  const name = text.trim();
+  const broken = NAME_RULES.find(({ isKept }) => !isKept(name));
+  if (broken !== undefined) throw new UsageError(`the name ${broken.message}`);
+  return name;
+}
+
+/** @throws UsageError */
+function emailOf(text: string): string {
+  const email = parseEmail(text.trim());
+  if (email === undefined) throw new UsageError(`${printable(text)} is no valid e-mail address`);
+  return email;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const LIFETIME_MAX_DAYS = 365;
+
+/** @throws UsageError */
+function lifetimeMsOf(text: string): number {
+  const [, count, unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(text) ?? [];
+  const lifetimeMs = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
+  if (lifetimeMs <= LIFETIME_MAX_DAYS * 86_400_000) return lifetimeMs;
+  throw new UsageError(`--expires is a number of minutes, hours or days, at most ${LIFETIME_MAX_DAYS}d: 30m, 12h, 7d`);
+}
+
+/** As they are written. */
+interface ClusterOptions {
+  readonly placement?: string;
+  readonly weight?: string;
+  readonly cap?: string;
+}
+
+const WEIGHT_MAX = 1_000;
+const CAP_MAX = 10_000_000;
+
+/** @throws UsageError */
+function clusterToAdd(name: string, urlSource: string, { placement = 'database,schema', weight = '1', cap }: ClusterOptions): AddedCluster {
+  if (!/^[a-z][a-z0-9_-]{0,29}$/.test(name))
+    throw new UsageError('the name of a cluster has up to 30 of a-z, 0-9, _ and -, a letter first');
+  if (!isSecretSource(urlSource)) {
+    throw new UsageError('the URL is given as env:NAME or file:/path, not itself: it has a password, and others see command lines');
+  }
+  return {
+    name,
+    urlSource,
+    placements: placementsOf(placement),
+    weight: whole('--weight', weight, 1, WEIGHT_MAX),
+    cap: cap === undefined ? null : whole('--cap', cap, 0, CAP_MAX),
+  };
+}
+
+function placementsOf(text: string): Placement['kind'][] {
+  return text.split(',').map((kind) => {
+    if (kind !== 'database' && kind !== 'schema') throw new UsageError('--placement is database, schema or both, separated by a comma');
+    return kind;
+  });
+}
+
+function whole(option: string, text: string, min: number, max: number): number {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new UsageError(`${option} is a whole number from ${min} to ${max}`);
+}
+
+/** The options of `org move`. */
+interface MoveCommandOptions {
+  readonly to?: string;
+  readonly placement?: string;
+  readonly pause?: string;
+  readonly force?: boolean;
+  readonly replicate?: boolean;
+  readonly finish?: boolean;
+  readonly abort?: boolean;
+}
+
+/** What an operator wants. */
+type MoveCommand = 'finish' | 'abort' | MoveOptions;
+
+const PAUSE_S = 60;
+const PAUSE_MAX_S = 3_600;
+
+/** @returns undefined if the options do not go together @throws UsageError */
+function parseMoveCommand({ to, placement, pause, force, replicate, finish, abort }: MoveCommandOptions): MoveCommand | undefined {
+  const moves = [to, placement, pause, force, replicate].filter((option) => option !== undefined);
+  if (finish === true || abort === true) return moves.length > 0 || finish === abort ? undefined : finish ? 'finish' : 'abort';
+  if (to === undefined && placement === undefined) return undefined;
+  const pauseS = Number(/^[1-9]\d{0,4}$/.exec(pause ?? String(PAUSE_S))?.[0]);
+  if (!(pauseS <= PAUSE_MAX_S)) throw new UsageError(`--pause is a number of seconds, at most ${PAUSE_MAX_S}`);
+  return { cluster: to, kind: kindOf(placement), force: force === true, replicate: replicate === true, pauseMs: 1_000 * pauseS };
+}
+
+function kindOf(placement: string | undefined): Placement['kind'] | undefined {
+  if (placement === undefined || placement === 'database' || placement === 'schema') return placement;
+  throw new UsageError('--placement is database or schema');
+}
+
+/** @returns what to print */
+async function runMoveCommand(mover: Mover, id: string, command: MoveCommand, origin: Origin): Promise<string> {
+  if (command === 'finish') {
+    await mover.finish(id, origin);
+    return `the former copy of ${id} is removed`;
+  }
+  if (command === 'abort') {
+    await mover.abort(id);
+    return `${id} stays where it is; nothing of the move is left`;
+  }
+  const { organization, tables, rows, pausedMs, firstPauseMs, obstacle, isOpen } = await mover.move(id, command, origin);
+  const { kind, cluster } = organization.placement;
+  const waits = [firstPauseMs, pausedMs].flatMap((ms) => (ms === undefined ? [] : Math.ceil(ms)));
+  const all = obstacle === undefined ? '' : `all rows were copied meanwhile: ${obstacle}\n`;
+  return `${id} is in a ${kind} of its own on ${cluster}: ${rows} rows in ${tables} tables are the same there; its clients waited ${waits.join(' and ')} ms
+${all}its former copy is kept until: postern admin org move ${id} --finish${isOpen ? OPEN : ''}`;
+}
+
+const OPEN = `
+its roles on the former server could not be closed: see that every process of the service answers, and finish the move soon`;
