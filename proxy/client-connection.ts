@@ -1,9 +1,14 @@
+import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
-import { TLSSocket } from 'node:tls';
+import type { Duplex, Readable } from 'node:stream';
+import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
+import { tlsServerEndPoint } from '../src/auth/channel-binding.ts';
+import { type Config, ConfigError } from '../src/config.ts';
+import { ServiceError } from '../src/errors.ts';
+import type { Observe } from '../src/observation.ts';
 import type { InputSource, OrganizationInput } from '../src/runtime/input-scheduler.ts';
-import { ClientGone, LoginMessageReader } from './login/login-message-reader.ts';
-import type { TlsIdentity } from './login/tls-certificate.ts';
+import { reasonOf } from '../src/system-errors.ts';
 
 /** A socket, or a stream that behaves like one. */
 export interface ClientStream extends Duplex {
@@ -243,4 +248,204 @@ function established(secure: TLSSocket): Promise<boolean> {
 /** An IPv4-mapped address of an IPv6 socket, as IPv4. */
 function plainAddress(address: string): string {
   return address.startsWith('::ffff:') ? address.slice(7) : address;
+}
+
+/** The client has closed its side, or the connection was lost, while a message was expected. */
+export class ClientGone extends Error {
+  override readonly name = 'ClientGone';
+}
+
+/** A wait for a complete message. */
+interface PendingRead {
+  /** Looks for the message in the received bytes. @returns whether the wait is over. @throws the error that refuses the message */
+  readonly look: () => boolean;
+  readonly reject: (error: unknown) => void;
+}
+const LENGTH_BYTES = 4;
+/** Type and length. */
+const HEADER_BYTES = 1 + LENGTH_BYTES;
+
+/** Reads the messages of a login one by one, on demand. The stream is paused while none is expected. */
+class LoginMessageReader {
+  readonly #stream: Readable;
+  /** Received bytes that have not been read yet. */
+  #unread: Buffer = NOTHING;
+  #pending: PendingRead | undefined;
+
+  constructor(stream: Readable) {
+    this.#stream = stream;
+  }
+
+  arrived(chunk: Buffer): void {
+    this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+    if (this.#pending === undefined) this.#stream.pause();
+    else this.#lookAgain(this.#pending);
+  }
+
+  /** The expected message will not arrive. */
+  ended(): void {
+    this.#pending?.reject(new ClientGone());
+    this.#pending = undefined;
+  }
+
+  /** Whether there are received bytes that have not been read. */
+  get hasUnread(): boolean {
+    return this.#unread.length > 0;
+  }
+
+  /** @returns the received bytes that have not been read; none are left */
+  takeUnread(): Buffer {
+    const unread = this.#unread;
+    this.#unread = NOTHING;
+    return unread;
+  }
+
+  /** The first received byte. It can still be read. @throws ClientGone */
+  firstByte(): Promise<number> {
+    return this.#read(() => this.#unread[0]);
+  }
+
+  /**
+   * @returns the packet after its length word, which counts itself
+   * @throws ClientGone, also when the length is less than `minBytes` or more than `maxBytes`
+   */
+  readPacket(minBytes: number, maxBytes: number): Promise<Buffer> {
+    return this.#read(() => {
+      const unread = this.#unread;
+      if (unread.length < LENGTH_BYTES) return undefined;
+      const length = unread.readUInt32BE(0);
+      if (length < minBytes || length > maxBytes) throw new ClientGone();
+      return unread.length < length ? undefined : this.#take(length).subarray(LENGTH_BYTES);
+    });
+  }
+
+  /**
+   * @param type the expected type; a message of another type is refused before the rest of it is read
+   * @param expected the message's name, for the error
+   * @param tooLong the error for a message longer than `maxBytes`, which is not read
+   * @returns the body
+   * @throws ClientGone, ServiceError `protocol_violation`
+   */
+  readMessage(type: number, expected: string, maxBytes: number, tooLong: () => ServiceError): Promise<Buffer> {
+    return this.#read(() => {
+      const unread = this.#unread;
+      const got = unread[0];
+      if (got === undefined) return undefined;
+      if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
+      if (unread.length < HEADER_BYTES) return undefined;
+      const length = unread.readUInt32BE(1);
+      if (length < LENGTH_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
+      if (length - LENGTH_BYTES > maxBytes) throw tooLong();
+      return unread.length < 1 + length ? undefined : this.#take(1 + length).subarray(HEADER_BYTES);
+    });
+  }
+
+  /** @param take takes the message from the received bytes; undefined: more are needed. @throws ClientGone, what `take` throws */
+  #read<T>(take: () => T | undefined): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const look = () => {
+        const found = take();
+        if (found !== undefined) resolve(found);
+        return found !== undefined;
+      };
+      if (look()) return;
+      const stream = this.#stream;
+      if (stream.readableEnded || stream.destroyed) throw new ClientGone();
+      if (stream.isPaused()) stream.resume();
+      this.#pending = { look, reject };
+    });
+  }
+
+  #lookAgain(pending: PendingRead): void {
+    try {
+      if (pending.look()) this.#pending = undefined;
+    } catch (error) {
+      this.#pending = undefined;
+      pending.reject(error);
+    }
+  }
+
+  #take(length: number): Buffer {
+    const all = this.#unread;
+    if (length === all.length) {
+      this.#unread = NOTHING;
+      return all;
+    }
+    // A client that sends more than expected is paused until more is read.
+    this.#stream.pause();
+    this.#unread = all.subarray(length);
+    return all.subarray(0, length);
+  }
+}
+
+/** The service's certificate and key for TLS handshakes. */
+export interface TlsIdentity {
+  /** PEM: the certificate, followed by intermediate certificates. */
+  readonly cert: Buffer;
+  /** PEM. */
+  readonly key: Buffer;
+  readonly context: SecureContext;
+  /** tls-server-end-point data, to which logins are bound; undefined if the certificate has none. */
+  readonly channelBinding: Buffer | undefined;
+}
+
+type TlsConfig = Pick<Config, 'POSTERN_TLS_CERT' | 'POSTERN_TLS_KEY'>;
+
+/** The certificate and key in the files of POSTERN_TLS_CERT and POSTERN_TLS_KEY, as last read successfully. */
+export class TlsFiles {
+  readonly #certPath: string;
+  readonly #keyPath: string;
+  #identity: TlsIdentity;
+
+  private constructor(certPath: string, keyPath: string) {
+    this.#certPath = certPath;
+    this.#keyPath = keyPath;
+    this.#identity = readIdentity(certPath, keyPath);
+  }
+
+  /**
+   * @returns undefined if none are configured
+   * @throws ConfigError naming the variable whose file cannot be used
+   */
+  static open({ POSTERN_TLS_CERT: certPath, POSTERN_TLS_KEY: keyPath }: TlsConfig): TlsFiles | undefined {
+    return certPath === undefined || keyPath === undefined ? undefined : new TlsFiles(certPath, keyPath);
+  }
+
+  /** The identity for new handshakes. */
+  get identity(): TlsIdentity {
+    return this.#identity;
+  }
+
+  /** Reads the files again. Open connections keep the old identity. If the files are invalid, new connections use it too. */
+  reload(observe: Observe): void {
+    try {
+      this.#identity = readIdentity(this.#certPath, this.#keyPath);
+    } catch (cause) {
+      observe({ name: 'service.warning', message: 'the TLS certificate could not be reloaded, the old one stays in use', cause });
+    }
+  }
+}
+
+/** Checks certificate, key and their match one by one, so that the error can name the wrong file. */
+function readIdentity(certPath: string, keyPath: string): TlsIdentity {
+  const cert = blame(`POSTERN_TLS_CERT: ${certPath} cannot be read`, () => readFileSync(certPath));
+  const key = blame(`POSTERN_TLS_KEY: ${keyPath} cannot be read`, () => readFileSync(keyPath));
+  const certificate = blame(`POSTERN_TLS_CERT: ${certPath} is no PEM certificate`, () => new X509Certificate(cert));
+  const privateKey = blame(`POSTERN_TLS_KEY: ${keyPath} is no unencrypted PEM private key`, () => createPrivateKey(key));
+  // OpenSSL itself reports a mismatch only if the key has the same type as the certificate's.
+  if (!certificate.checkPrivateKey(privateKey))
+    throw new ConfigError('POSTERN_TLS_KEY: is not the key of the certificate in POSTERN_TLS_CERT');
+  const context = blame(`POSTERN_TLS_CERT: ${certPath} cannot be used`, () => createSecureContext({ cert, key, ...AS_POSTGRES }));
+  return { cert, key, context, channelBinding: tlsServerEndPoint(certificate.raw) };
+}
+
+/** The server chooses the cipher, and renegotiation is disabled. */
+const AS_POSTGRES = { honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
+
+function blame<T>(what: string, attempt: () => T): T {
+  try {
+    return attempt();
+  } catch (error) {
+    throw new ConfigError(`${what}: ${reasonOf(error)}`, { cause: error });
+  }
 }

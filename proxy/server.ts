@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,22 +12,17 @@ import type { Tenant } from '../src/router/lease.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
 import type { SessionSource } from '../src/router/sessions.ts';
-import type { CountLimit, OpenCountLimit } from '../src/runtime/count-limit.ts';
+import { ConnectionCount, type CountLimit, type OpenCountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
-import { ClientConnection, type ClientStream } from './client-connection.ts';
+import { ClientConnection, ClientGone, type ClientStream } from './client-connection.ts';
 import { errorResponse, tooManyClients } from './errors.ts';
-import type { LoginMethod } from './login/authentication.ts';
-import { handshake, type TlsPolicy } from './login/handshake.ts';
-import { logIn } from './login/log-in.ts';
-import { ClientGone } from './login/login-message-reader.ts';
-import { UnauthenticatedClients } from './login/unauthenticated-clients.ts';
+import { handshake, type LoginMethod, logIn, type TlsPolicy } from './login.ts';
+import { OpenSessions, Watchdog, type WatchdogLimits } from './open-sessions.ts';
+import { OrganizationDirectory } from './organization.ts';
 import { actorOf, openSession, type SessionContext } from './session.ts';
-import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
-import { OpenSessions } from './sessions/open-sessions.ts';
-import { OrganizationDirectory } from './sessions/organization-sessions.ts';
-import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
+import { BUFFER_BOUNDS } from './session-services.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
   readonly authenticator: Authenticator;
@@ -52,7 +48,7 @@ interface Entrance {
 }
 
 /** A client that did not connect to the TCP port. */
-export interface PeerInfo {
+interface PeerInfo {
   readonly remoteAddress: string;
   /** `cleartext`: something else encrypts the connection. */
   readonly method: LoginMethod['method'];
@@ -247,4 +243,65 @@ function destroyAll(clients: readonly ClientConnection[]): void {
 
 function shuttingDown(): ServiceError {
   return new ServiceError('shutting_down', 'terminating connection due to administrator command');
+}
+
+/**
+ * The connections that are not authenticated yet. If there are too many, a random one is closed for each that comes. Real clients have
+ * mostly logged in before they can be hit.
+ */
+class UnauthenticatedClients {
+  readonly #clients = new IndexedSet<ClientConnection>();
+  readonly #count: ConnectionCount<ClientConnection>;
+
+  constructor(limit: OpenCountLimit) {
+    this.#count = new ConnectionCount(limit, {
+      evict: (isCounted) => this.#evict(isCounted),
+      refuse: (client) => this.#refuse(client),
+    });
+  }
+
+  get size(): number {
+    return this.#clients.size;
+  }
+
+  all(): readonly ClientConnection[] {
+    return this.#clients.all();
+  }
+
+  has(client: ClientConnection): boolean {
+    return this.#clients.at(client.index) === client;
+  }
+
+  add(client: ClientConnection): void {
+    this.#clients.add(client);
+    this.#count.came(client);
+  }
+
+  /** @returns whether it was there */
+  delete(client: ClientConnection): boolean {
+    // Its index may be that in another set.
+    if (!this.has(client)) return false;
+    this.#clients.delete(client);
+    this.#count.left(client);
+    return true;
+  }
+
+  #evict(isCounted: (client: ClientConnection) => boolean): boolean {
+    const { size } = this.#clients;
+    const start = size > 0 ? randomInt(size) : 0;
+    for (let n = 0; n < size; n += 1) {
+      const client = this.#clients.at((start + n) % size);
+      if (client === undefined || !isCounted(client)) continue;
+      this.#refuse(client);
+      return true;
+    }
+    return false;
+  }
+
+  /** Sends the reason and closes the connection without waiting for the client to read it. */
+  #refuse(client: ClientConnection): void {
+    client.write(errorResponse(tooManyClients(), 'FATAL'));
+    client.destroy();
+    this.delete(client);
+  }
 }

@@ -7,25 +7,22 @@ import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
 import { DisconnectSignal, type Lease, type Tenant } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import type { SessionDescription } from '../src/router/sessions.ts';
+import type { PinnedFor, SentStatement, SessionDescription, SessionState } from '../src/router/sessions.ts';
 import { randomSecretBytes } from '../src/runtime/bytes.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import type { CustomOptions } from '../src/syntax/session-traits.ts';
+import type { AuditedBatch } from './audited-text.ts';
 import type { ClientConnection } from './client-connection.ts';
-import type { AuditedBatch } from './inspection/ddl-audit.ts';
-import type { AuthenticatedClient } from './login/log-in.ts';
-import { type SessionStart, startSession } from './login/session-start.ts';
-import { pinsOf } from './pinning/pin-explanations.ts';
-import { type PinListener, Pins } from './pinning/pins.ts';
-import type { ProcessIds } from './pinning/process-id-translation.ts';
-import { Relay } from './relay/relay.ts';
-import { BufferBudget } from './sessions/buffer-budget.ts';
-import type { OpenSession, OpenSessions } from './sessions/open-sessions.ts';
-import type { OrganizationDirectory, OrganizationSessions, ReachableSession } from './sessions/organization-sessions.ts';
-import { runningStatement, stateOf } from './sessions/session-description.ts';
-import type { RelayEnd, SessionServices } from './sessions/session-services.ts';
-import type { Watchdog } from './sessions/watchdog.ts';
+import type { AuthenticatedClient } from './login.ts';
+import type { OpenSession, OpenSessions, Watchdog } from './open-sessions.ts';
+import type { OrganizationDirectory, OrganizationSessions, ReachableSession } from './organization.ts';
+import { type PinListener, type PinReason, Pins } from './pins.ts';
+import type { ProcessIds } from './process-ids.ts';
+import { Relay } from './relay.ts';
+import { BufferBudget, type RelayEnd, type SessionServices } from './session-services.ts';
+import { type SessionStart, startSession } from './session-start.ts';
+import type { WireSession } from './wire-session.ts';
 
 /** The parts of the service that the sessions of all organizations share. */
 export interface SessionContext {
@@ -270,4 +267,65 @@ class Session implements SessionServices, ReachableSession {
 /** The organization and key of an authenticated client. */
 export function actorOf({ organization, key }: Tenant): Actor {
   return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
+}
+
+/** More is never shown. */
+const READ_MAX_BYTES = 8_192;
+
+/** The state of a session, as it is listed; undefined: it has ended. */
+function stateOf({ activity, status }: WireSession): SessionState | undefined {
+  switch (activity) {
+    case 'ended':
+      return undefined;
+    case 'waiting':
+      return 'waiting for a backend';
+    case 'idle in transaction':
+      return status === 'E' ? 'idle in failed transaction' : activity;
+    default:
+      return activity;
+  }
+}
+
+/**
+ * The statement that a session runs. Where several were sent together it is the last of them; where others were sent
+ * behind them, it is not known until they have been answered.
+ */
+function runningStatement({ activity, sentText, replies, services, since }: WireSession): SentStatement | undefined {
+  const { text, isWhole, batch } = sentText;
+  if (activity !== 'active' || text === undefined || batch !== replies.oldestBatch) return undefined;
+  if (typeof text === 'string') return { text: Buffer.from(text, 'latin1').toString(), isWhole, since };
+  // The definition of a statement that is too long to keep is empty.
+  const end = text.indexOf(0);
+  if (end < 0) return undefined;
+  const sql = text.toString('utf8', 0, Math.min(end, READ_MAX_BYTES));
+  return { text: services.rewriter?.clientSql(sql) ?? sql, isWhole: end <= READ_MAX_BYTES, since };
+}
+
+/** What each pin is, for those who look at their sessions; proxy/README.md describes them. */
+const EXPLANATIONS: Readonly<Record<PinReason | 'transaction', string>> = {
+  transaction: 'It is in a transaction, or has sent requests without a Sync, and keeps its backend until that ends.',
+  session: 'It has asked for a backend of its own with postern.pool=session, and keeps it until it ends.',
+  listen: 'It listens to notifications (LISTEN), and keeps its backend until it stops (UNLISTEN).',
+  prepared: 'It has prepared a statement in SQL (PREPARE), and keeps its backend until that is deallocated.',
+  cursor: 'It has a cursor WITH HOLD, and keeps its backend until that is closed.',
+  temp: 'It has a temporary table, or pg_temp in its search_path, and keeps its backend until that is dropped or removed.',
+  advisory_lock: 'It holds an advisory lock of the session, and keeps its backend until that is released.',
+  sequence: 'It asks for currval or lastval, and keeps its backend until another session would have to wait for one.',
+  seed: 'It has set the seed of random(), and keeps its backend until DISCARD ALL or its end.',
+  setting:
+    'It has set temp_buffers, a setting whose name its text does not show, or more than 100 of its own, and keeps its backend until DISCARD ALL or its end.',
+  oversized: 'It has prepared a statement of more than 1 MiB under a name, and keeps its backend until DISCARD ALL or its end.',
+  constant: "It has prepared a statement with a constant such as 'now' under a name, and keeps its backend until DISCARD ALL or its end.",
+  unknown: 'What it holds could not be found out, so it keeps its backend until that is known.',
+};
+
+/** Why a session keeps its backend. */
+function pinsOf({ pins, status, isUnsynced, link }: WireSession): PinnedFor[] {
+  const isInTransaction = link.lease !== undefined && (status !== 'I' || isUnsynced);
+  const reasons = [
+    ...(isInTransaction ? (['transaction'] as const) : []),
+    ...pins.reasons,
+    ...(pins.sequences?.isLasting ? (['sequence'] as const) : []),
+  ];
+  return reasons.map((reason) => ({ reason, explanation: EXPLANATIONS[reason] }));
 }

@@ -11,7 +11,7 @@ import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/refusals/served-hosts.ts';
 import { wireAddress } from '../http/responses/connection-details.ts';
 import { createOpsApp } from '../http/routes/ops-app.ts';
-import { TlsFiles } from '../proxy/login/tls-certificate.ts';
+import { TlsFiles } from '../proxy/client-connection.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import type { Pool } from './backend/pool.ts';
 import { Catalog } from './catalog/catalog.ts';

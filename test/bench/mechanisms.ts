@@ -26,7 +26,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'short-sharing',
     about: 'sharing where all backends are busy, for statements of up to 20 ms',
     replacement: {
-      module: 'proxy/checkout/checkout.js',
+      module: 'proxy/checkout.js',
       text: "(request !== undefined ? this.#tryShare(request, 'short') : undefined)",
       by: 'undefined',
     },
@@ -45,7 +45,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'parse-cache',
     about: 'recognizing a Parse message by its bytes',
     replacement: {
-      module: 'proxy/prepared/parse-cache.js',
+      module: 'proxy/client-statements.js',
       text: 'find({ buffer, start, end }, context, generation) {',
       by: 'find({ buffer, start, end }, context, generation) { return undefined;',
     },
@@ -54,7 +54,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'reply-gathering',
     about: 'writing large results in pieces of 64 kB',
     replacement: {
-      module: 'proxy/relay/write-buffer.js',
+      module: 'proxy/write-buffer.js',
       text: 'if (goesOn && this.#streamed.bytes >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {',
       by: 'if (false) {',
     },
@@ -62,7 +62,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'row-widening',
     about: 'passing rows of a chunk on as one piece',
-    replacement: { module: 'proxy/relay/backend-messages.js', text: 'scanner.widen();', by: '' },
+    replacement: { module: 'proxy/backend-messages.js', text: 'scanner.widen();', by: '' },
   },
   {
     name: 'late-writes',
@@ -77,7 +77,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'same-backend',
     about: 'preferring the backend that the session had last',
     replacement: {
-      module: 'proxy/checkout/backend-link.js',
+      module: 'proxy/checkout.js',
       text: 'this.#tryLease(this.#preferred)',
       by: 'this.#tryLease(undefined)',
     },
@@ -86,7 +86,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'local-parse',
     about: 'answering a named Parse without a backend: for clients that wait for it while others of theirs have all backends',
     replacement: {
-      module: 'proxy/relay/local-replies.js',
+      module: 'proxy/frontend-messages.js',
       text: 'function prepareWithoutBackend(session, { buffer, start, end, length, last }) {',
       by: 'function prepareWithoutBackend(session, { buffer, start, end, length, last }) { return false;',
     },
@@ -104,7 +104,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'checkin-first',
     about: 'giving a backend to the next request before the answer is written to the client',
     replacement: {
-      module: 'proxy/relay/request-lifecycle.js',
+      module: 'proxy/relay.js',
       text: 'settleBackend(session);',
       by: 'session.toClient.flush(); settleBackend(session);',
     },

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { STATEMENT_BOUNDS } from '../../proxy/prepared/statement-memory.ts';
-import { OrganizationSessions } from '../../proxy/sessions/organization-sessions.ts';
+import { STATEMENT_BOUNDS } from '../../proxy/client-statements.ts';
+import { OrganizationSessions } from '../../proxy/organization.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { LARGE_SQL_BYTES } from '../../src/rewriting/rewrite-sql.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';

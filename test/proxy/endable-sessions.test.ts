@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
-import { type EndableSession, type OpenSession, OpenSessions } from '../../proxy/sessions/open-sessions.ts';
+import { type EndableSession, type OpenSession, OpenSessions } from '../../proxy/open-sessions.ts';
 import { ServiceError } from '../../src/errors.ts';
 
 const REVOKED = new ServiceError('key_revoked', 'terminating connection due to API key rotation');

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { expect, inject, it } from 'vitest';
-import { STATEFUL_FUNCTIONS } from '../../proxy/inspection/function-call-traits.ts';
+import { STATEFUL_FUNCTIONS } from '../../proxy/frontend-messages.ts';
 
 it('functions that are called by OID are the ones that are meant', async () => {
   const client = new pg.Client({ ...inject('cluster') });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Gate, Reason } from '../../proxy/relay/input-gate.ts';
+import { Gate, Reason } from '../../proxy/gate.ts';
 
 const [first, second, third] = ['first', 'second', 'third'].map((text) => Buffer.from(text)) as [Buffer, Buffer, Buffer];
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type ProcessIds, translateProcessIds } from '../../proxy/pinning/process-id-translation.ts';
+import { type ProcessIds, translateProcessIds } from '../../proxy/process-ids.ts';
 
 const signaled: string[] = [];
 const ids: ProcessIds = {

@@ -2,7 +2,7 @@ import { Client, neonConfig } from '@neondatabase/serverless';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocket } from 'ws';
-import { SequenceValues } from '../../proxy/pinning/sequence-values.ts';
+import { SequenceValues } from '../../proxy/pins.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 type AnyClient = Pick<pg.Client, 'query' | 'end'>;

@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { hasNoTraits, shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
-import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
-import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
-import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { ClientStatements, ParseCache, STATEMENT_BOUNDS, StatementMemory } from '../../proxy/client-statements.ts';
+import { hasNoTraits, shareableRequest } from '../../proxy/sharing.ts';
 import { NO_SETTINGS, newServerStatement } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditedText } from '../../proxy/inspection/query-inspection.ts';
-import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
-import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { ClientStatements, STATEMENT_BOUNDS, StatementMemory } from '../../proxy/client-statements.ts';
+import { auditedText } from '../../proxy/inspection.ts';
 import { newServerStatement } from '../../src/backend/session-state.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { NO_TRAITS } from '../../src/syntax/session-traits.ts';

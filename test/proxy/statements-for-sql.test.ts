@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
-import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
-import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
-import { statementsForSql } from '../../proxy/prepared/statements-under-client-names.ts';
+import { ClientStatements, STATEMENT_BOUNDS, StatementMemory } from '../../proxy/client-statements.ts';
+import { statementsForSql } from '../../proxy/server-statements.ts';
 import { newServerStatement } from '../../src/backend/session-state.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { NO_TRAITS } from '../../src/syntax/session-traits.ts';

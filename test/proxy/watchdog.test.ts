@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Watchdog, type WatchedSession } from '../../proxy/sessions/watchdog.ts';
+import { Watchdog, type WatchedSession } from '../../proxy/open-sessions.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { WriteBuffer } from '../../proxy/relay/write-buffer.ts';
+import { WriteBuffer } from '../../proxy/write-buffer.ts';
 
 const LARGE = Buffer.alloc(80_000, 'L');
 

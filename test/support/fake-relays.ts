@@ -1,11 +1,9 @@
 import { Duplex } from 'node:stream';
 import { onTestFinished, vi } from 'vitest';
-import { Pins } from '../../proxy/pinning/pins.ts';
-import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
-import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
-import { Relay } from '../../proxy/relay/relay.ts';
-import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/sessions/buffer-budget.ts';
-import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
+import { ParseCache, STATEMENT_BOUNDS, StatementMemory } from '../../proxy/client-statements.ts';
+import { Pins } from '../../proxy/pins.ts';
+import { Relay } from '../../proxy/relay.ts';
+import { BUFFER_BOUNDS, BufferBudget, type RelayEnd, type SessionServices } from '../../proxy/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { LatencyBaseline, NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { OrganizationUsage } from '../../src/catalog/usage.ts';

@@ -1,0 +1,377 @@
+import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
+import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
+import { type ReplyListener, ReplyQueue } from '../src/backend/reply-queue.ts';
+import type { ServerStatement } from '../src/backend/session-state.ts';
+import type { Counted, StatementCounter } from '../src/catalog/statement-counters.ts';
+import type { ServiceError } from '../src/errors.ts';
+import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
+import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
+import type { BoundedMap } from '../src/runtime/bounded-map.ts';
+import type { Deadline } from '../src/runtime/event-loop.ts';
+import { type DdlAudit, type LargeText, MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
+import { BackendLink, Checkout, type CheckoutListener, type LinkEvents } from './checkout.ts';
+import { ClientStatements, PendingNames, type ShapeQuestion } from './client-statements.ts';
+import { Gate, Reason } from './gate.ts';
+import type { Pins } from './pins.ts';
+import type { ShownRows } from './reply-rewriting.ts';
+import type { RelayEnd, SessionServices } from './session-services.ts';
+import { RequestInFlight } from './sharing.ts';
+import { WriteBuffer } from './write-buffer.ts';
+
+/** Events that the steps of a request report to the relay, which continues from there. */
+export interface RelayEvents extends BackendReceiver, ReplyListener, CheckoutListener, LinkEvents {
+  /** Tries a checkin again, after the event that it waited for. */
+  checkInAgain(): void;
+  /** Handles the input that waits, if it does not have to wait any more. */
+  continueInput(): void;
+  /** Handles the input that waits. */
+  resumeInput(): void;
+}
+
+/** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
+/** The longest names that are inspected: PostgreSQL truncates SQL names to 63 bytes, but protocol names have no limit. */
+const MAX_NAMES_BYTES = 65_536;
+const OID_BYTES = 4;
+const HEADS = { B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES, E: MAX_NAMES_BYTES, F: OID_BYTES };
+const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES });
+/** Texts that are rewritten have to be held whole. */
+const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
+
+const NEVER = -1;
+const STRINGS = 'standard_conforming_strings';
+
+interface SentText {
+  text: string | Buffer | undefined;
+  isWhole: boolean;
+  batch: number;
+}
+
+/**
+ * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
+ * @see https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
+ */
+export type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
+
+/** What the commands since the last ReadyForQuery have done: none has completed, all can be rolled back, or one may have committed. */
+type Completed = 'nothing' | 'uncommitted' | 'committed';
+
+/**
+ * Whether a request runs for the first time, or again because of an error that its client has not been told. `discarded`: the
+ * rest of the reply up to ReadyForQuery is dropped, because the request will be run again, or the session is over.
+ */
+type Attempt = 'first' | 'discarded' | 'second';
+
+/** What commands have changed, until all requests have been answered outside a transaction. */
+export interface CommandEffects {
+  schemaChanged: boolean;
+  /** The defaults for new sessions may have changed. */
+  defaultsChanged: boolean;
+  /** All named statements have been deallocated, and no reply since then has defined one. */
+  allDeallocated: boolean;
+  /** Effects that have been noted again since the last chunk began. */
+  reapplied: number;
+}
+
+/** Portals that need special treatment. Names are Latin-1 strings. */
+export interface SpecialPortals {
+  /** The portal whose execution deallocates all prepared statements. */
+  deallocating: string | undefined;
+  /** The portal bound last, if its rows are changed for the client. */
+  shown: { readonly portal: string; readonly rows: ShownRows } | undefined;
+  /** A Bind since the last Query or Sync has replaced the unnamed portal that a failed Query may have left. */
+  replacesDangling: boolean;
+}
+
+interface CompletedStatement {
+  readonly counter: StatementCounter | undefined;
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+/** What counting a session's statements for the query statistics has to remember. Nothing is allocated for a request with one. */
+class StatementCounting {
+  /** The statements of portals that have been bound. */
+  unnamedPortal: Counted | undefined;
+  namedPortals: BoundedMap<string, Counted | undefined> | undefined;
+  /** How many rows the last Execute with a limit asks for. */
+  rowLimit = 0;
+  /** How many statements of the request being answered have ended. */
+  ended = 0;
+  /** When the last one did, if its end has been noted; 0: none. On performance.now()'s clock. */
+  endedAt = 0;
+  /** The one that has completed alone, and is counted with the ReadyForQuery, which is on its way. */
+  last: StatementCounter | undefined;
+  lastRows = 0;
+  /** Those that have completed in one chunk of replies: the server sends replies together, so only their time together is known. */
+  readonly together: CompletedStatement[] = [];
+  togetherAt = 0;
+  togetherChunk = 0;
+  /** How many chunks of replies have arrived. */
+  chunk = 0;
+  /** The bytes for the client up to the last end. */
+  bytes = 0;
+}
+
+/** What SQL finds under the client's own names. */
+export interface ClientNames {
+  readonly names: Set<string>;
+  /** The batch for which they were prepared. */
+  readonly batch: number;
+  /** Those that fail when SQL executes them, with the errors. */
+  readonly refusals: Map<string, ErrorFields> | undefined;
+  /** `awaited`: the SQL waits until they have been compared with what the client was told; `ready`: they have been. */
+  state: 'awaited' | 'ready' | 'used';
+}
+
+/** What is known of a session's end, from when its client, its backend or the service begins to end it. */
+export class SessionEnding {
+  isOver = false;
+  /** The client has closed its sending side and may still be reading. */
+  halfClosed = false;
+  /** The backend has sent its final error, and the client has it. */
+  hasFatal = false;
+  /** The running statement does not end when it is canceled. */
+  cancelFailed = false;
+  /** The session ends with this error as soon as it is idle outside a transaction. */
+  atRest: ServiceError | undefined;
+  /** Set when the session ends as soon as the client has the message that is being forwarded; expires at the latest then. */
+  afterMessage: Deadline | undefined;
+  /** The session ends like this when all requests have been answered. */
+  afterReplies: RelayEnd | undefined;
+}
+
+/**
+ * The record of one client's session. The steps of a request are functions that take this record; `relay.ts` calls them in
+ * their order.
+ */
+export class WireSession {
+  readonly client: Duplex;
+  readonly services: SessionServices;
+  readonly events: RelayEvents;
+  /** The state that outlives transactions. */
+  readonly pins: Pins;
+
+  /* Messages on their way. */
+  readonly clientScanner: FrameScanner;
+  readonly backendScanner = new FrameScanner(BACKEND);
+  readonly toClient: WriteBuffer;
+  readonly toBackend: WriteBuffer;
+  /** The replies that the backend owes. */
+  readonly replies: ReplyQueue;
+  readonly gate = new Gate();
+  readonly link: BackendLink;
+  readonly checkout: Checkout;
+  readonly inFlight: RequestInFlight;
+
+  /* What the client has prepared and has been told. */
+  readonly statements: ClientStatements;
+  readonly names: PendingNames;
+  /** ParameterStatus values as the client knows them from its login. */
+  readonly startParameters: ReadonlyMap<string, string>;
+
+  /**
+   * Whether texts of others that have the same settings are read alike. Where the role's default has `standard_conforming_strings`
+   * off, they are not: sessions from before have that default in no setting either.
+   */
+  readonly sharesTexts: boolean;
+
+  /** As of the last ReadyForQuery. */
+  status: TransactionStatus = 'I';
+  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
+  since = performance.now();
+  bytesIn = 0;
+  /** Statements that the client has had executed. */
+  statementCount = 0;
+
+  /** The parameters that the client has been told since; undefined while these are those of its login. */
+  reported: ReportedParameters | undefined;
+  /** Undefined while none of the client's statements may belong in the audit log. */
+  audit: DdlAudit | undefined;
+
+  readonly counting = new StatementCounting();
+
+  /* The input that is being forwarded. */
+  /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
+  unsyncedBatch = NEVER;
+  /** The batch in which an Execute has been sent, unless it is known how the server reads strings behind it. */
+  unknownStringsBatch = NEVER;
+  /** How the server reads strings in the rest of a batch, which it has been asked in its middle. */
+  learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
+  /** The last batch in which a portal was bound, and the last in which one was executed. */
+  boundBatch = NEVER;
+  executedBatch = NEVER;
+  /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
+  joinedBatch = NEVER;
+  /** The next message waits until all before it has been answered. */
+  awaitsAll = false;
+  /** A statement was used that Postern has prepared itself. */
+  usesRepeated = false;
+  /**
+   * Whose latency is measured if the input is a single request: that of the Query's text, or of the statement bound last.
+   * `none`: its statements have traits, are audited, or are unnamed on the server, too.
+   */
+  timed: ServerStatement | 'text' | 'none' = 'text';
+  /** A text that is too long to be inspected at once, while it is forwarded. */
+  largeText: LargeText | undefined;
+  /** Why there was no backend for the request that comes next. `told`: the client knows, and its messages up to the next Sync are ignored. */
+  refusal: ServiceError | 'told' | undefined;
+
+  /** For the list of sessions: the text sent last, as Latin-1, or the definition bound last. The batch tells whether it may be running. */
+  readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
+
+  /* Prepared statements and portals on the backend at hand. */
+  /** The client's names under which its statements have been prepared, and in which batch. */
+  clientNames: ClientNames | undefined;
+  /** What the backend was asked last before a message could be sent. */
+  question: ShapeQuestion | undefined;
+  portals: SpecialPortals | undefined;
+
+  /* The replies that are being received. */
+  attempt: Attempt = 'first';
+  /** The rest of the current message is not forwarded. */
+  skipsRest = false;
+  completed: Completed = 'nothing';
+  /** SQLSTATE of the first error that the client has been told of. */
+  failure: string | undefined;
+  effects: CommandEffects | undefined;
+
+  ending: SessionEnding | undefined;
+
+  constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>, events: RelayEvents) {
+    this.client = client;
+    this.services = services;
+    this.pins = pins;
+    this.events = events;
+    this.clientScanner = new FrameScanner(services.rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, services.bufferBudget);
+    this.toClient = new WriteBuffer(client);
+    this.replies = new ReplyQueue(events);
+    this.statements = new ClientStatements(services.statementMemory, this);
+    this.names = new PendingNames(this.statements, this.replies);
+    this.startParameters = parameters;
+    this.sharesTexts = parameters.get(STRINGS) !== 'off';
+    pins.startStrings = parameters.get(STRINGS);
+    this.link = new BackendLink(this);
+    this.toBackend = this.link.out;
+    this.inFlight = new RequestInFlight(this);
+    this.checkout = new Checkout(this);
+  }
+
+  /** The backend that the session has at the moment. */
+  get backend(): BackendConnection | undefined {
+    return this.link.lease?.backend;
+  }
+
+  /** Extended-protocol messages have been sent without a Sync, or with one that the server ignored. */
+  get isUnsynced(): boolean {
+    return this.hasUnsynced || this.replies.missingSync !== 'none';
+  }
+
+  /** Extended-protocol messages have been sent without a Sync. A Query that has been answered ends them, too. */
+  get hasUnsynced(): boolean {
+    return this.unsyncedBatch >= this.replies.oldestBatch;
+  }
+
+  /**
+   * The value of `standard_conforming_strings` with which the server reads the client's next text, if nothing that has been sent
+   * changes it. The server reports a new value before the ReadyForQuery of the request that has set it.
+   */
+  get standardConformingStrings(): boolean {
+    const { learnedStrings: learned, reported, startParameters } = this;
+    if (learned?.batch === this.replies.batch) return learned.areStandard;
+    return (reported ?? startParameters).get(STRINGS) !== 'off';
+  }
+
+  /** Unanswered requests may change how the server reads the client's next text. */
+  get mayChangeStrings(): boolean {
+    const { batch, oldestBatch } = this.replies;
+    return oldestBatch !== batch || this.unknownStringsBatch === batch;
+  }
+
+  /** All of the client's requests have been answered, and the next message begins a new pipeline. */
+  get startsPipeline(): boolean {
+    return !this.isUnsynced && this.replies.onlyOurs;
+  }
+
+  /** All requests have been answered, and no transaction is open. */
+  get isAtRest(): boolean {
+    return this.replies.length === 0 && this.status === 'I' && !this.isUnsynced;
+  }
+
+  get activity(): Activity {
+    if (this.isOver) return 'ended';
+    if (this.gate.isWaiting || this.link.isQueued) return 'waiting';
+    if (this.replies.length > 0 || this.gate.isClosed(Reason.settings)) return 'active';
+    return this.status === 'I' ? 'idle' : 'idle in transaction';
+  }
+
+  /** The client waits for replies or for a backend. */
+  get isBusy(): boolean {
+    return this.replies.length > 0 || this.gate.isWaiting || this.gate.isClosed(Reason.settings) || this.link.isQueued;
+  }
+
+  get isOver(): boolean {
+    return this.ending?.isOver === true;
+  }
+
+  /** Nothing more is done for the client. */
+  get isEnding(): boolean {
+    return this.ending !== undefined && (this.ending.isOver || this.ending.afterMessage !== undefined);
+  }
+
+  /** The client's input is ignored from now on. */
+  get ignoresInput(): boolean {
+    return this.ending !== undefined && (this.isEnding || this.ending.afterReplies !== undefined);
+  }
+}
+
+export function effectsOf(session: WireSession): CommandEffects {
+  session.effects ??= { schemaChanged: false, defaultsChanged: false, allDeallocated: false, reapplied: 0 };
+  return session.effects;
+}
+
+const NONE: ReadonlyMap<string, string> = new Map();
+
+/**
+ * The parameter values that a client has been told by ParameterStatus.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC
+ */
+export class ReportedParameters {
+  /** Sessions with the same startup values share this map until one of them changes. */
+  #told: ReadonlyMap<string, string>;
+  /** Changed values that may change back before the client is told. */
+  #putOff = NONE;
+
+  /** @param told the values that the client knows */
+  constructor(told: ReadonlyMap<string, string>) {
+    this.#told = told;
+  }
+
+  /** The value that the client knows. */
+  get(parameter: string): string | undefined {
+    return this.#told.get(parameter);
+  }
+
+  isTold(parameter: string, value: string): boolean {
+    return this.#told.get(parameter) === value;
+  }
+
+  /** The client knows this value from now on. An older value that was put off is dropped. */
+  tell(parameter: string, value: string): void {
+    this.#told = new Map([...this.#told, [parameter, value]]);
+    if (this.#putOff.has(parameter)) this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
+  }
+
+  putOff(parameter: string, value: string): void {
+    this.#putOff = new Map([...this.#putOff, [parameter, value]]);
+  }
+
+  /** @returns the values put off that really differ from what the client knows; they count as told */
+  settle(): [parameter: string, value: string][] {
+    const changed = [...this.#putOff].filter(([parameter, value]) => !this.isTold(parameter, value));
+    for (const [parameter, value] of changed) this.tell(parameter, value);
+    this.#putOff = NONE;
+    return changed;
+  }
+}
