@@ -1,52 +1,51 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
-import Fastify, { type FastifyInstance } from 'fastify';
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
+import type { Origin } from '../src/observation.ts';
 import { LocalLimit, SharedLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
-import { ConnectionLimit, type ConnectionLimitOptions } from './connections/connection-limit.ts';
-import { RequestsInProgress } from './connections/requests-in-progress.ts';
-import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
+import { Admission, bodyBoundsOf, limitRequests } from './admission.ts';
+import { recognizeBearer, requireBearer } from './bearer.ts';
+import { compressReplies } from './compression.ts';
+import { ConnectionLimit, type ConnectionLimitOptions } from './connection-limit.ts';
 import { openApiDocument } from './docs/openapi.ts';
-import { FastPath } from './fast-path/fast-path.ts';
-import { acceptJsonBodies } from './json/json-body.ts';
+import { FastPath } from './fast-path/connection.ts';
+import {
+  ambiguityOf,
+  type ClientAddress,
+  clientAddresses,
+  corsOf,
+  refuseAmbiguousHeads,
+  refuseOtherHosts,
+  servedHosts,
+  setHeaders,
+  setHeadersAlways,
+} from './headers.ts';
+import { acceptJsonBodies } from './json-body.ts';
 import { neonOperation, neonRoutes } from './neon/route.ts';
 import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
-import { Admission, limitRequests } from './plugins/admission.ts';
-import { recognizeBearer, requireBearer } from './plugins/bearer.ts';
-import { bodyBoundsOf } from './plugins/body-memory.ts';
-import { clientAddresses } from './plugins/client-address.ts';
-import { corsOf } from './plugins/cors.ts';
-import { answerProblems, answerRefusedByFastify } from './plugins/problems.ts';
-import { ambiguityOf, refuseAmbiguousHeads } from './plugins/refusals/ambiguous-head.ts';
-import { refuseOtherHosts, servedHosts } from './plugins/refusals/served-hosts.ts';
-import { PathPatterns, refuseUnknownRoutes } from './plugins/refusals/unknown-routes.ts';
-import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
-import { RequestOutcomes } from './plugins/request-outcomes.ts';
-import { originOfRequest, trackRequests } from './plugins/request-tracking.ts';
-import { requestIdOf } from './request-context.ts';
-import { compressReplies } from './responses/compression.ts';
-import { countReplies } from './responses/reply-memory.ts';
-import { auditEndpoints } from './routes/account/audit.ts';
-import { authEndpoints } from './routes/account/auth.ts';
-import { cloneEndpoints } from './routes/account/clones.ts';
-import { consoleSignInEndpoints } from './routes/account/console-sign-in.ts';
-import { keyEndpoints } from './routes/account/keys.ts';
-import { organizationEndpoints } from './routes/account/organization.ts';
+import { type DocumentedOperation, type Endpoint, type RouteContext, serve } from './operation.ts';
+import { HEALTH_OPERATIONS, healthRoutes } from './ops-app.ts';
+import { answerProblems, answerRefusedByFastify, RequestOutcomes } from './problems.ts';
+import { countReplies } from './reply-memory.ts';
+import { openContext, originOf, type RequestContext, requestIdOf } from './request-context.ts';
+import { RequestsInProgress } from './requests-in-progress.ts';
+import { authEndpoints, consoleSignInEndpoints, organizationEndpoints } from './routes/account.ts';
+import { auditEndpoints } from './routes/audit.ts';
+import { cloneEndpoints } from './routes/clones.ts';
 import { consoleRoutes } from './routes/console.ts';
-import { adviceEndpoints } from './routes/database/advice.ts';
-import { queryStatisticsEndpoints } from './routes/database/query-statistics.ts';
-import { savedQueryEndpoints } from './routes/database/saved-queries.ts';
-import { schemaEndpoints } from './routes/database/schema.ts';
-import { sessionEndpoints } from './routes/database/sessions.ts';
-import { usageEndpoints } from './routes/database/usage.ts';
 import { documentationRoutes } from './routes/documentation.ts';
-import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
-import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
-import type { RouteContext } from './routes/route-context.ts';
-import { migrationEndpoints } from './routes/sql/migrations.ts';
-import { queryEndpoints } from './routes/sql/query.ts';
-import { transactionEndpoints } from './routes/sql/transaction.ts';
+import { adviceEndpoints, queryStatisticsEndpoints, usageEndpoints } from './routes/insights.ts';
+import { keyEndpoints } from './routes/keys.ts';
+import { migrationEndpoints } from './routes/migrations.ts';
+import { queryEndpoints } from './routes/query.ts';
+import { savedQueryEndpoints } from './routes/saved-queries.ts';
+import { schemaEndpoints } from './routes/schema.ts';
+import { sessionEndpoints } from './routes/sessions.ts';
+import { transactionEndpoints } from './routes/transaction.ts';
+import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
+import { PathPatterns, refuseUnknownRoutes } from './unknown-routes.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** Aborted when the service will stop soon: replies have `Connection: close` from then on. */
@@ -246,4 +245,61 @@ function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readon
     const isBehind = ending && reply.raw.socket === null;
     done(closing || isBehind ? new ServiceError('shutting_down', 'the service is shutting down') : undefined);
   });
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    call: RequestContext;
+  }
+  interface FastifyContextConfig {
+    /** The operation's name in observations and in the audit log. */
+    action?: string;
+  }
+}
+
+/** Opens a {@link RequestContext} for each request, lists it, and reports the outcome of those that reached an operation. */
+export function trackRequests(
+  app: FastifyInstance,
+  ends: RequestOutcomes,
+  underWay: RequestsInProgress,
+  clientAddress: ClientAddress,
+): void {
+  app.decorateRequest('call');
+  app.addHook('onRequest', (request, reply, done) => {
+    const call = openContext(originOfRequest(request, clientAddress));
+    const { action } = request.routeOptions.config;
+    request.call = call;
+    underWay.add(call);
+    const { socket } = request.raw;
+    // A reply also counts as finished when its connection was destroyed before all of it was sent.
+    reply.raw.on('finish', () => {
+      call.isReplySent = !socket.destroyed;
+    });
+    // Fastify's own onResponse is not called for interrupted replies.
+    reply.raw.once('close', () => {
+      underWay.delete(call);
+      if (!call.isReplySent) call.disconnect.happen();
+      call.leave?.();
+      void whenDone(call.work).then(() => {
+        call.body?.end();
+        call.results?.end();
+        call.compressor?.end();
+      });
+      if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);
+    });
+    done();
+  });
+  // The observers are closed after the door.
+  app.addHook('onClose', () => ends.allReported());
+}
+
+/** The reservations of a call are kept until its statement has ended, which may be after the client has disconnected. */
+async function whenDone(work: Promise<unknown> | undefined): Promise<void> {
+  await Promise.allSettled([work]);
+}
+
+function originOfRequest({ headers, socket, id }: FastifyRequest, clientAddress: ClientAddress): Origin {
+  const forwardedFor = headers['x-forwarded-for'];
+  const sourceIp = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
+  return originOf(sourceIp, id, headers['user-agent']);
 }

@@ -1,12 +1,18 @@
 import { STATUS_CODES } from 'node:http';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
-import { LINES_TYPE } from '../responses/media-types.ts';
-import { type Problem, problem } from '../responses/reply-schemas.ts';
-import type { DocumentedOperation as Operation, ReplyDescription } from '../routes/operation.ts';
-import { noBody } from '../routes/request-schemas.ts';
-import { REPLIES, REQUESTS } from './components.ts';
-import { JSON_SCHEMA_OPTIONS, type JsonSchema, plain, schemaOf } from './json-schema.ts';
+import { LINES_TYPE } from '../headers.ts';
+import * as neon from '../neon/route.ts';
+import type { DocumentedOperation as Operation, ReplyDescription } from '../operation.ts';
+import * as replySchemas from '../reply-schemas.ts';
+import { type Problem, problem } from '../reply-schemas.ts';
+import * as requests from '../request-schemas.ts';
+import { noBody } from '../request-schemas.ts';
+import { advice, adviceReply, queryStatistic, queryStatisticsReply, usageInterval, usageReply } from '../routes/insights.ts';
+import { deletedQuery, savedQueries, savedQuery, saveQueryRequest } from '../routes/saved-queries.ts';
+import { schemaReply, table } from '../routes/schema.ts';
+import * as sessions from '../routes/sessions.ts';
+import { JSON_SCHEMA_OPTIONS, type JsonSchema, plain, schemaOf } from '../validation.ts';
 
 export interface MediaType {
   readonly schema: JsonSchema;
@@ -240,4 +246,83 @@ function referred(schemas: Readonly<Record<string, JsonSchema>>, paths: OpenApiD
 function schemasOf(registry: typeof REQUESTS, io: 'input' | 'output'): Record<string, JsonSchema> {
   const { schemas } = z.toJSONSchema(registry, { io, uri: reference, ...JSON_SCHEMA_OPTIONS });
   return Object.fromEntries(Object.entries(schemas).map(([id, schema]) => [id, plain(schema)]));
+}
+
+/*
+ * The names of schemas in the OpenAPI document, which are the names of types in generated clients. Where one schema has another in
+ * it, the document refers to it by its name.
+ */
+
+const REQUESTS = registryOf({
+  SignUpRequest: requests.signupRequest,
+  OrganizationChanges: requests.organizationChanges,
+  OrganizationDeletion: requests.organizationDeletion,
+  KeyRotationRequest: requests.rotateKeyRequest,
+  ConsoleSignIn: requests.consoleSignInRequest,
+  KeyRequest: requests.createKeyRequest,
+  KeyChange: requests.updateKeyRequest,
+  CloneRequest: requests.createCloneRequest,
+  QueryRequest: requests.queryRequest,
+  TransactionRequest: requests.transactionRequest,
+  MigrationRequest: requests.migrationRequest,
+  QueryToSave: saveQueryRequest,
+  AuditSearch: requests.auditSearch,
+  NeonQuery: neon.neonQuery,
+  NeonBatch: neon.neonBatch,
+  NeonRequest: neon.neonRequest,
+});
+
+const REPLIES = registryOf({
+  SignedUp: replySchemas.signupReply,
+  Caller: replySchemas.meReply,
+  Organization: replySchemas.organizationReply,
+  DeletedOrganization: replySchemas.organizationDeletionReply,
+  ApiKey: replySchemas.key,
+  ApiKeyList: replySchemas.keysReply,
+  CreatedKey: replySchemas.createdKeyReply,
+  RevokedKey: replySchemas.revokedKeyReply,
+  Clone: replySchemas.clone,
+  CloneList: replySchemas.clonesReply,
+  CreatedClone: replySchemas.createdCloneReply,
+  Connection: replySchemas.connection,
+  RotatedKey: replySchemas.rotateKeyReply,
+  QueryResult: replySchemas.queryReply,
+  Field: replySchemas.field,
+  Warning: replySchemas.warning,
+  QueryLine: replySchemas.queryLine,
+  TransactionResult: replySchemas.transactionReply,
+  Migration: replySchemas.migration,
+  MigrationResult: replySchemas.migrationReply,
+  MigrationWarning: replySchemas.migrationWarning,
+  MigrationList: replySchemas.migrationsReply,
+  Schema: schemaReply,
+  Table: table,
+  SavedQuery: savedQuery,
+  SavedQueryList: savedQueries,
+  DeletedQuery: deletedQuery,
+  Session: sessions.session,
+  SessionPin: sessions.pin,
+  SessionList: sessions.sessionsReply,
+  CanceledSession: sessions.canceledReply,
+  EndedSession: sessions.endedReply,
+  AuditEntry: replySchemas.auditEntry,
+  AuditPage: replySchemas.auditReply,
+  AuditVerification: replySchemas.auditVerifyReply,
+  QueryStatistic: queryStatistic,
+  QueryStatistics: queryStatisticsReply,
+  UsageInterval: usageInterval,
+  Usage: usageReply,
+  Advice: advice,
+  AdviceList: adviceReply,
+  Health: replySchemas.healthReply,
+  NeonResult: neon.neonResult,
+  NeonReply: neon.neonReply,
+  NeonError: neon.neonError,
+  Problem: replySchemas.problem,
+});
+
+function registryOf(schemas: Readonly<Record<string, z.ZodType>>): z.core.$ZodRegistry<{ id: string }> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(schemas)) registry.add(schema, { id });
+  return registry;
 }

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { PACKAGE_FOLDER } from '../../src/runtime/package-folder.ts';
-import { shareCompressed } from '../responses/compression.ts';
+import { shareCompressed } from '../compression.ts';
 
 interface StaticFile {
   readonly type: string;

@@ -1,16 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
+import { shareCompressed } from '../compression.ts';
 import { inlined, type OpenApiDocument } from '../docs/openapi.ts';
-import { renderMarkdown } from '../docs/pages/markdown.ts';
-import { type Frame, renderPage } from '../docs/pages/page.ts';
-import { SCRIPT } from '../docs/pages/page-script.ts';
-import { STYLE } from '../docs/pages/page-style.ts';
-import { referencePage } from '../docs/pages/reference-page.ts';
-import { type ReferenceText, referenceTexts } from '../docs/reference-texts.ts';
-import { prefersHtml } from '../plugins/accept-header.ts';
-import { shareCompressed } from '../responses/compression.ts';
-import { JSON_TYPE, MARKDOWN_TYPE } from '../responses/media-types.ts';
-import type { RouteContext } from './route-context.ts';
+import { SCRIPT } from '../docs/page-script.ts';
+import { type Frame, type ReferenceText, referenceTexts, renderMarkdown, renderPage, STYLE } from '../docs/pages.ts';
+import { referencePage } from '../docs/reference-page.ts';
+import { JSON_TYPE, MARKDOWN_TYPE, prefersHtml } from '../headers.ts';
+import type { RouteContext } from '../operation.ts';
 
 /**
  * The description of the API: `/api/openapi.json` for programs, `/docs` for people; and the reference texts below `/docs`, as pages

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { adviceReply } from '../../http/routes/database/advice.ts';
+import { adviceReply } from '../../http/routes/insights.ts';
 import { RULE_NAMES } from '../../src/sql/advice.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { auditReply, auditVerifyReply } from '../../http/responses/reply-schemas.ts';
+import { auditReply, auditVerifyReply } from '../../http/reply-schemas.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/records.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { WireAddress } from '../../http/responses/connection-details.ts';
-import { meReply, rotateKeyReply, signupReply } from '../../http/responses/reply-schemas.ts';
+import { meReply, rotateKeyReply, signupReply, type WireAddress } from '../../http/reply-schemas.ts';
 import type { SignedUp } from '../../src/router/accounts.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { startTestService, type TestService } from '../support/service.ts';

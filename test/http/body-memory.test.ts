@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { Admission } from '../../http/plugins/admission.ts';
-import { bodyBoundsOf, holdBody } from '../../http/plugins/body-memory.ts';
+import { Admission, bodyBoundsOf, holdBody } from '../../http/admission.ts';
 import { MemoryBudget, MemoryReservation, SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

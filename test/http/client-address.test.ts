@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { clientAddresses } from '../../http/plugins/client-address.ts';
+import { clientAddresses } from '../../http/headers.ts';
 
 describe('without trusted proxies', () => {
   const client = clientAddresses([]);

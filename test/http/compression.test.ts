@@ -1,7 +1,7 @@
 import { type IncomingMessage, request } from 'node:http';
 import { brotliDecompressSync, createBrotliDecompress, createGunzip, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { acceptedCoding } from '../../http/responses/compression.ts';
+import { acceptedCoding } from '../../http/compression.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createdKeyReply } from '../../http/responses/reply-schemas.ts';
-import { consoleSignInEndpoints } from '../../http/routes/account/console-sign-in.ts';
+import { createdKeyReply } from '../../http/reply-schemas.ts';
+import { consoleSignInEndpoints } from '../../http/routes/account.ts';
 import { ConsoleSignIn, SIGN_IN_MINUTES } from '../../src/router/one-time-sign-in.ts';
 import type { JsonReply } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';

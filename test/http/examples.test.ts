@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
-import { EXAMPLE_ORGANIZATION } from '../../http/routes/account/auth.ts';
-import { noBody } from '../../http/routes/request-schemas.ts';
+import { noBody } from '../../http/request-schemas.ts';
+import { EXAMPLE_ORGANIZATION } from '../../http/routes/account.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
 

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, Server } from 'node:net';
 import pg from 'pg';
 import { afterEach, describe, expect, inject, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
-import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
+import { RequestOutcomes } from '../../http/problems.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';

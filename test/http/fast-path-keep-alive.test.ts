@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { FastPath } from '../../http/fast-path/fast-path.ts';
+import { FastPath } from '../../http/fast-path/connection.ts';
 import type { Tenant } from '../../src/router/lease.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { SeededRandom } from '../support/random.ts';

@@ -1,10 +1,8 @@
 import { expect, it } from 'vitest';
 import { z } from 'zod';
 import { endpointsOf } from '../../http/app.ts';
-import { schemaOf } from '../../http/docs/json-schema.ts';
-import { validate } from '../../http/json/validation.ts';
-import { exampleOf } from '../../http/json/validation-messages.ts';
-import { createKeyRequest, noBody, noQuery, transactionRequest, updateKeyRequest } from '../../http/routes/request-schemas.ts';
+import { createKeyRequest, noBody, noQuery, transactionRequest, updateKeyRequest } from '../../http/request-schemas.ts';
+import { exampleOf, schemaOf, validate } from '../../http/validation.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { standIn } from './door.ts';
 

@@ -1,7 +1,6 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
-import { readJsonInSlices } from '../../http/json/json-body.ts';
-import { parseJson } from '../../http/json/parse-json.ts';
+import { parseJson, readJsonInSlices } from '../../http/json-body.ts';
 import { DisconnectSignal } from '../../src/router/lease.ts';
 import { SeededRandom } from '../support/random.ts';
 

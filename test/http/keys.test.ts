@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createdKeyReply, key as keySchema, keysReply, rotateKeyReply } from '../../http/responses/reply-schemas.ts';
+import { createdKeyReply, key as keySchema, keysReply, rotateKeyReply } from '../../http/reply-schemas.ts';
 import type { JsonReply, TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { openSession, queryMessage } from '../support/raw-session.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { migrationReply, migrationsReply } from '../../http/responses/reply-schemas.ts';
+import { migrationReply, migrationsReply } from '../../http/reply-schemas.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;

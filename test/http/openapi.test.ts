@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { documentedOperations, endpointsOf } from '../../http/app.ts';
+import { ERROR_HELP } from '../../http/docs/error-help.ts';
 import { inlined, type OpenApiDocument } from '../../http/docs/openapi.ts';
-import { ERROR_HELP } from '../../http/docs/pages/error-help.ts';
-import { SCRIPT } from '../../http/docs/pages/page-script.ts';
+import { SCRIPT } from '../../http/docs/page-script.ts';
 import { ERRORS } from '../../http/errors.ts';
-import { problem } from '../../http/responses/reply-schemas.ts';
-import { noBody } from '../../http/routes/request-schemas.ts';
+import { problem } from '../../http/reply-schemas.ts';
+import { noBody } from '../../http/request-schemas.ts';
 import { type Door, openDoor, standIn } from './door.ts';
 
 let door: Door;

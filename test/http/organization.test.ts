@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { organizationReply } from '../../http/responses/reply-schemas.ts';
+import { organizationReply } from '../../http/reply-schemas.ts';
 import { eventually } from '../support/eventually.ts';
 import { type JsonReply, startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 

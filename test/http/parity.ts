@@ -1,5 +1,5 @@
 import { expect, vi } from 'vitest';
-import { FastPath } from '../../http/fast-path/fast-path.ts';
+import { FastPath } from '../../http/fast-path/connection.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

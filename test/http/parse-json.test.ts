@@ -1,6 +1,6 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
-import { parseJson } from '../../http/json/parse-json.ts';
+import { parseJson } from '../../http/json-body.ts';
 
 const parse = (text: string) => parseJson(Buffer.from(text));
 

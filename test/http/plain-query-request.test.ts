@@ -3,7 +3,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PlainQueryRequest, readPlainQueryRequest } from '../../http/fast-path/plain-query-request.ts';
+import { type PlainQueryRequest, readPlainQueryRequest } from '../../http/fast-path/request.ts';
 import { digestText } from '../../src/auth/tokens.ts';
 import { SeededRandom } from '../support/random.ts';
 import { plainRequest, RawClient } from './raw-client.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { queryStatisticsReply } from '../../http/routes/database/query-statistics.ts';
+import { queryStatisticsReply } from '../../http/routes/insights.ts';
 import { ControlPool } from '../../src/catalog/control-pool.ts';
 import { provideQueryStatistics, TextFileWatch } from '../../src/catalog/query-statistics.ts';
 import { readConfig } from '../../src/config.ts';

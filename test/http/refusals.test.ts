@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { FastPath } from '../../http/fast-path/fast-path.ts';
-import { throttleRefusal } from '../../http/plugins/refusals/refusal-throttle.ts';
+import { FastPath } from '../../http/fast-path/connection.ts';
+import { throttleRefusal } from '../../http/problems.ts';
 import { generateApiKey } from '../../src/auth/tokens.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { savedQueries, savedQuery } from '../../http/routes/database/saved-query-schemas.ts';
+import { savedQueries, savedQuery } from '../../http/routes/saved-queries.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { finished } from 'node:stream/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { ScheduledInput } from '../../http/connections/scheduled-input.ts';
+import { ScheduledInput } from '../../http/scheduled-input.ts';
 import { InputScheduler } from '../../src/runtime/input-scheduler.ts';
 import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/reused-read-buffers.ts';
 

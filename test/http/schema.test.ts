@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { schemaReply } from '../../http/routes/database/schema-reply.ts';
+import { schemaReply } from '../../http/routes/schema.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;

@@ -4,11 +4,11 @@ import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import Fastify, { type FastifyReply } from 'fastify';
 import { afterEach, expect, it } from 'vitest';
-import { RequestsInProgress } from '../../http/connections/requests-in-progress.ts';
-import { setHeadersAlways } from '../../http/plugins/reply-headers.ts';
-import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
-import { trackRequests } from '../../http/plugins/request-tracking.ts';
-import { sendResult } from '../../http/responses/send-result.ts';
+import { trackRequests } from '../../http/app.ts';
+import { setHeadersAlways } from '../../http/headers.ts';
+import { RequestOutcomes } from '../../http/problems.ts';
+import { sendResult } from '../../http/replies.ts';
+import { RequestsInProgress } from '../../http/requests-in-progress.ts';
 import { eventually } from '../support/eventually.ts';
 
 const TYPE = 'application/json';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { servedHosts } from '../../http/plugins/refusals/served-hosts.ts';
+import { servedHosts } from '../../http/headers.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openElsewhere, plainRequest, RawClient } from './raw-client.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';
-import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
+import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
 import { talk } from './door.ts';
 
 /** Longer than any test may take. */

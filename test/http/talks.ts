@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, vi } from 'vitest';
-import { RequestOutcomes } from '../../http/plugins/request-outcomes.ts';
+import { RequestOutcomes } from '../../http/problems.ts';
 import { eventually } from '../support/eventually.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

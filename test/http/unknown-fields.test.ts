@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { refuseExcess } from '../../http/json/field-limits.ts';
-import { auditSearch, migrationRequest, transactionRequest } from '../../http/routes/request-schemas.ts';
+import { auditSearch, migrationRequest, transactionRequest } from '../../http/request-schemas.ts';
+import { refuseExcess } from '../../http/validation.ts';
 
 const fields = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`field${n}`, n]));
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import type { z } from 'zod';
-import { usageReply } from '../../http/routes/database/usage.ts';
+import { usageReply } from '../../http/routes/insights.ts';
 import { ControlPool } from '../../src/catalog/control-pool.ts';
 import {
   addUp,

@@ -5,7 +5,7 @@ import { request as secureRequest } from 'node:https';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { mask, unmask } from '../../http/neon/websocket-masking.ts';
+import { mask, unmask } from '../../http/neon/websocket.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { eventually } from '../support/eventually.ts';
 import { queryMessage } from '../support/raw-session.ts';

@@ -2,9 +2,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
-import { WebSocketEndpoint } from '../../http/neon/websocket.ts';
-import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
+import { WebSocketEndpoint, type WebSocketStream } from '../../http/neon/websocket.ts';
+import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 

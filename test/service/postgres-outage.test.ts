@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { OpenApiDocument } from '../../http/docs/openapi.ts';
-import { EXAMPLE_ORGANIZATION } from '../../http/routes/account/auth.ts';
+import { EXAMPLE_ORGANIZATION } from '../../http/routes/account.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
