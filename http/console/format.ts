@@ -75,3 +75,12 @@ export function formatShare(share: number): string {
   if (share > 0 && share < 0.0005) return '< 0.1 %';
   return `${(share * 100).toFixed(1)} %`;
 }
+
+/** Whether a text has all the words. */
+export function hasWords(text: string, words: string): boolean {
+  const lower = text.toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => lower.includes(word));
+}

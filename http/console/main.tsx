@@ -1,8 +1,6 @@
 import { render } from 'preact';
-import { lockWhenIdle } from './session/idle-lock.ts';
-import { revokeWhenLeft } from './session/session.ts';
-import { App } from './shell/app.tsx';
-import { followSignInAddresses } from './shell/follow-sign-in-addresses.ts';
+import { lockWhenIdle, revokeWhenLeft } from './session/session.ts';
+import { App, followSignInAddresses } from './shell/app.tsx';
 
 followSignInAddresses();
 lockWhenIdle();

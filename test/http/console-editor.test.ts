@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cursorIn } from '../../http/console/editor/completion/cursor.ts';
-import { Ranking } from '../../http/console/editor/completion/match.ts';
+import { cursorIn, Ranking } from '../../http/console/editor/completion.ts';
 import { rangeAtPlace, rangeAtPosition } from '../../http/console/editor/error-range.ts';
 
 /** @param marked with `|` where the cursor is */

@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useState } from 'preact/hooks';
-import { type ApiError, asApiError, isAbort } from './api-error.ts';
+import { type ApiError, asApiError, isAbort } from './client.ts';
 
 /** What a screen has loaded. While it is loaded again, the former data stays. */
 export interface Load<T> {

@@ -3,7 +3,6 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { MountedEditor } from './codemirror.ts';
 import type { EditorHandle } from './editor-handle.ts';
 import type { EditorError } from './error-range.ts';
-import { plainHandle } from './plain-text-area-handle.ts';
 
 export interface EditorProps {
   /** For screen readers. */
@@ -120,4 +119,20 @@ export function Editor(props: EditorProps) {
       )}
     </div>
   );
+}
+
+/** What can be done with the plain text area. */
+function plainHandle(area: HTMLTextAreaElement, text: Signal<string>): EditorHandle {
+  return {
+    selection: () => ({ from: area.selectionStart, to: area.selectionEnd }),
+    select: (from, to) => {
+      area.focus();
+      area.setSelectionRange(from, to);
+    },
+    insert: (inserted) => {
+      area.setRangeText(inserted, area.selectionStart, area.selectionEnd, 'end');
+      text.value = area.value;
+    },
+    focus: () => area.focus(),
+  };
 }

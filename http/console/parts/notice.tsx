@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { type ApiError, asApiError } from '../api/api-error.ts';
+import { type ApiError, asApiError } from '../api/client.ts';
 import { Button } from './button.tsx';
 import { Icon, type IconName } from './icon.tsx';
 

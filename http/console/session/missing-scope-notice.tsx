@@ -1,5 +1,5 @@
 import { Notice } from '../parts/notice.tsx';
-import { me, type Scope } from './me.ts';
+import { me, type Scope } from './session.ts';
 
 /** Why a screen shows nothing. @param what what the key may not do */
 export function MissingScopeNotice({ scopes, what }: { readonly scopes: readonly Scope[]; readonly what: string }) {

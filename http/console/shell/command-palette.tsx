@@ -2,8 +2,11 @@ import { signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { findCommands, screenCommands } from './palette-commands.ts';
-import { shellCommands } from './shell-commands.ts';
+import { SCREENS } from '../screens/screens.ts';
+import { lock, me, signOut } from '../session/session.ts';
+import { type Command, findCommands, screenCommands } from './palette-commands.ts';
+import { goTo } from './route.ts';
+import { chooseTheme } from './theme.ts';
 
 export const isPaletteOpen = signal(false);
 
@@ -82,3 +85,28 @@ function OpenPalette() {
     </Dialog>
   );
 }
+
+/** What can be done wherever one is. */
+function shellCommands(): readonly Command[] {
+  const screens = SCREENS.map(({ path, title, icon }): Command => ({ title, group: 'Go to', icon, run: () => goTo(path) }));
+  const themes = (['light', 'dark', 'system'] as const).map(
+    (theme): Command => ({ title: THEME_TITLES[theme], group: 'Theme', icon: THEME_ICONS[theme], run: () => chooseTheme(theme) }),
+  );
+  const docs: Command = {
+    title: 'Documentation',
+    group: 'Open',
+    icon: 'book',
+    run: () => void window.open(new URL('docs', document.baseURI)),
+  };
+  if (me.value === undefined) return [...themes, docs];
+  return [
+    ...screens,
+    ...themes,
+    docs,
+    { title: 'Lock', group: 'Session', icon: 'lock', run: () => lock('You have locked this page.') },
+    { title: 'Sign out', group: 'Session', icon: 'leave', run: () => void signOut() },
+  ];
+}
+
+const THEME_ICONS = { light: 'sun', dark: 'moon', system: 'theme' } as const;
+const THEME_TITLES = { light: 'Light', dark: 'Dark', system: 'As the system' } as const;

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { hasWords } from '../has-words.ts';
+import { hasWords } from '../format.ts';
 import type { IconName } from '../parts/icon.tsx';
 
 /** Something that can be done from the command palette. */

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { type ApiError, asApiError, isAbort } from '../api/api-error.ts';
+import { type ApiError, asApiError, isAbort } from '../api/client.ts';
 import { Button } from '../parts/button.tsx';
 
 interface Toast {

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { explain, whyNoPlan } from '../../../http/console/screens/insights/generic-plan.ts';
-import type { QueryStatistic } from '../../../http/console/screens/insights/insights-calls.ts';
+import { explain, type QueryStatistic, whyNoPlan } from '../../../http/console/screens/insights/insights.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { callAs } from '../tables/opened.ts';
 

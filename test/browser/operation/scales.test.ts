@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { linearScale, logarithmicScale, timeTicks } from '../../../http/console/screens/usage/scales.ts';
-import { formatInterval, timelineOf } from '../../../http/console/screens/usage/timeline.ts';
-import type { Usage, UsageInterval } from '../../../http/console/screens/usage/usage-calls.ts';
+import {
+  formatInterval,
+  linearScale,
+  logarithmicScale,
+  timelineOf,
+  timeTicks,
+  type Usage,
+  type UsageInterval,
+} from '../../../http/console/screens/usage/usage.ts';
 
 describe('linearScale', () => {
   it.each([

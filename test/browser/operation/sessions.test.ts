@@ -1,8 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { findSessions, searched, shown } from '../../../http/console/screens/sessions/filters.ts';
-import { formatElapsed } from '../../../http/console/screens/sessions/server-clock.tsx';
-import { canCancel, type Session } from '../../../http/console/screens/sessions/session-calls.ts';
-import { programOf } from '../../../http/console/screens/sessions/session-labels.tsx';
+import {
+  canCancel,
+  findSessions,
+  formatElapsed,
+  programOf,
+  type Session,
+  searched,
+  shown,
+} from '../../../http/console/screens/sessions/sessions.tsx';
 
 const IDLE: Session = {
   sessionId: 'ses_1b5c09d27f3a4e60',

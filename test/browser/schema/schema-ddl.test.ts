@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Schema } from '../../../http/console/api/database-schema.ts';
-import { schemaDdl } from '../../../http/console/screens/schema/ddl/schema-ddl.ts';
-import { tableDdl, tableDdlText } from '../../../http/console/screens/schema/ddl/table-ddl.ts';
+import { schemaDdl, tableDdl, tableDdlText } from '../../../http/console/screens/schema/ddl.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 const HOSTILE = '<img src=x onerror="alert(1)">';

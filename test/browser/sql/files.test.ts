@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { ReceivedRows } from '../../../http/console/parts/grid/received-rows.ts';
-import { csvOf, jsonOf } from '../../../http/console/screens/sql/results/shown-rows-as-csv-and-json.ts';
+import { ReceivedRows } from '../../../http/console/grid/source.ts';
+import { csvOf, jsonOf } from '../../../http/console/screens/sql/download.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 const VALUES = `SELECT i AS id, 9007199254740993 + i AS big, CASE WHEN i % 3 = 0 THEN NULL WHEN i % 3 = 1 THEN '' ELSE E'a,"b"\\r\\n<img>' END AS "no,te",

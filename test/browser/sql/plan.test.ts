@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readPlan } from '../../../http/console/screens/sql/plan/read-plan.ts';
+import { readPlan } from '../../../http/console/screens/sql/read-plan.ts';
 
 const scan = (more: object) => ({
   'Node Type': 'Seq Scan',

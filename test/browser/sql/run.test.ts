@@ -1,17 +1,17 @@
 import { signal } from '@preact/signals';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../../../http/console/api/client.ts';
-import { executeRun } from '../../../http/console/screens/sql/run/execute-run.ts';
-import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain-prefix.ts';
-import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
+import { executeRun } from '../../../http/console/screens/sql/execute-run.ts';
 import {
+  ANALYZE_PREFIX,
   commandTag,
   KEPT_ROWS_MAX,
   type Kind,
+  parametersFor,
   type Run,
   type RunRequest,
-} from '../../../http/console/screens/sql/run/run-request-and-result.ts';
-import { statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
+  statementsIn,
+} from '../../../http/console/screens/sql/run-request.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../../support/service.ts';
 import { callAs } from '../tables/opened.ts';
 

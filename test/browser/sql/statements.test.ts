@@ -1,11 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { ApiError } from '../../../http/console/api/api-error.ts';
-import { insertTableOf } from '../../../http/console/screens/sql/results/insert-table.ts';
-import { onlyReads } from '../../../http/console/screens/sql/run/calls/only-reads.ts';
-import { placeOf } from '../../../http/console/screens/sql/run/error-place.ts';
-import { withoutExplain } from '../../../http/console/screens/sql/run/explain-prefix.ts';
-import { parameterCount, parameterCountIn, parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
-import { statementAt, statementsBetween, statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
+import { ApiError } from '../../../http/console/api/client.ts';
+import { onlyReads, placeOf } from '../../../http/console/screens/sql/execute-run.ts';
+import {
+  insertTableOf,
+  parameterCount,
+  parameterCountIn,
+  parametersFor,
+  statementAt,
+  statementsBetween,
+  statementsIn,
+  withoutExplain,
+} from '../../../http/console/screens/sql/run-request.ts';
 
 /** The text without its mark, and where the cursor is. */
 function cursorIn(marked: string): readonly [string, number] {

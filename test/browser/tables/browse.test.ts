@@ -1,15 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readPage } from '../../../http/console/screens/tables/browse/read-page.ts';
+import { readPage } from '../../../http/console/screens/tables/open-table.ts';
 import {
   type Browse,
   type Cursor,
   countSql,
   cursorColumns,
   editorSql,
+  type Filter,
+  type Operator,
   pageSql,
-} from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import type { Filter, Operator } from '../../../http/console/screens/tables/sql/filter-conditions.ts';
-import { valueTextOf } from '../../../http/console/screens/tables/sql/table-column.ts';
+  valueTextOf,
+} from '../../../http/console/screens/tables/sql.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME, KINDS } from './kinds.ts';

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import { CsvReader, guessSeparator } from '../../../http/console/screens/tables/import/csv.ts';
-import { FileParts, type PartLimits } from '../../../http/console/screens/tables/import/file-parts.ts';
+import { CsvReader, FileParts, guessSeparator, type PartLimits } from '../../../http/console/screens/tables/import.ts';
 
 function read(parts: readonly string[], separator = ',') {
   const reader = new CsvReader(separator);

@@ -1,20 +1,21 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { readPage } from '../../../http/console/screens/tables/browse/read-page.ts';
-import { type SaveResult, save } from '../../../http/console/screens/tables/edit/save.ts';
+import { readPage } from '../../../http/console/screens/tables/open-table.ts';
+import { isWritable, pageSql, valueTextOf } from '../../../http/console/screens/tables/sql.ts';
 import {
+  changesOf,
+  type EditableTable,
   NOTHING,
   overwrite,
   type ReadRow,
+  type SaveResult,
   type Staged,
+  save,
   stageCell,
   stageDelete,
   stageInsert,
   withConflicts,
-} from '../../../http/console/screens/tables/edit/staged-changes.ts';
-import { changesOf, type EditableTable } from '../../../http/console/screens/tables/edit/staged-statements.ts';
-import { pageSql } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { isWritable, valueTextOf } from '../../../http/console/screens/tables/sql/table-column.ts';
+} from '../../../http/console/screens/tables/staged-changes.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME, KINDS } from './kinds.ts';

@@ -1,8 +1,7 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { FileParts, type PartLimits } from '../../../http/console/screens/tables/import/file-parts.ts';
-import { ImportError, ImportRun } from '../../../http/console/screens/tables/import/run-import.ts';
-import { withoutModifier } from '../../../http/console/screens/tables/sql/import-sql.ts';
+import { FileParts, ImportError, ImportRun, type PartLimits } from '../../../http/console/screens/tables/import.ts';
+import { withoutModifier } from '../../../http/console/screens/tables/sql.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 import { HOSTILE } from '../support/hostile.ts';
 import { HOSTILE_NAME } from './kinds.ts';

@@ -2,10 +2,8 @@ import { vi } from 'vitest';
 import { setKey } from '../../../http/console/api/client.ts';
 import type { SchemaTable } from '../../../http/console/api/database-schema.ts';
 import { loadSchema } from '../../../http/console/api/load-schema.ts';
-import type { EditableTable } from '../../../http/console/screens/tables/edit/staged-statements.ts';
-import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
-import { rowIdentityOf } from '../../../http/console/screens/tables/sql/row-identity.ts';
-import { tableColumn } from '../../../http/console/screens/tables/sql/table-column.ts';
+import { type Browse, rowIdentityOf, tableColumn } from '../../../http/console/screens/tables/sql.ts';
+import type { EditableTable } from '../../../http/console/screens/tables/staged-changes.ts';
 import type { TestOrganization, TestService } from '../../support/service.ts';
 
 /** Lets the console's calls go to a service, with an organization's key. */

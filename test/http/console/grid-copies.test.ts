@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { csvOf, insertOf, jsonOf, tsvOf } from '../../../http/console/parts/grid/clipboard-formats.ts';
-import { ReceivedRows } from '../../../http/console/parts/grid/received-rows.ts';
+import { csvOf, insertOf, jsonOf, tsvOf } from '../../../http/console/grid/clipboard-formats.ts';
+import { ReceivedRows } from '../../../http/console/grid/source.ts';
 import { startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 let service: TestService;

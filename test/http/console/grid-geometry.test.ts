@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Columns, ROW_PX, rangeOf, rowsInView, scrolled, scrollTo, scrollToRow } from '../../../http/console/parts/grid/geometry.ts';
+import { Columns, ROW_PX, rangeOf, rowsInView, scrolled, scrollTo, scrollToRow } from '../../../http/console/grid/geometry.ts';
 
 const HEIGHT = 500;
 const TOP = { top: 0, shift: 0 };

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { indentJson } from '../../../http/console/parts/grid/indent-json.ts';
-import { isNull, lineOf, previewOf, textOf } from '../../../http/console/parts/grid/value-text.ts';
+import { indentJson, isNull, lineOf, previewOf, textOf } from '../../../http/console/grid/value-text.ts';
 import { startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 let service: TestService;

@@ -1,11 +1,8 @@
 import { signal } from '@preact/signals';
 import { urlOf } from '../../api/client.ts';
-import { CodeBlock } from '../../parts/copying/code-block.tsx';
-import { CopyButton } from '../../parts/copying/copy-button.tsx';
-import { ScreenPage } from '../../parts/layout/screen-page.tsx';
-import { Section } from '../../parts/layout/section.tsx';
-import { Tabs } from '../../parts/layout/tabs.tsx';
-import { type Me, me } from '../../session/me.ts';
+import { CodeBlock, CopyButton } from '../../parts/copying.tsx';
+import { ScreenPage, Section, Tabs } from '../../parts/layout.tsx';
+import { type Me, me } from '../../session/session.ts';
 import { snippetsFor } from './snippets.ts';
 
 const chosen = signal('psql');

@@ -1,4 +1,4 @@
-import type { Me } from '../../session/me.ts';
+import type { Me } from '../../session/session.ts';
 
 export interface Snippet {
   readonly id: string;

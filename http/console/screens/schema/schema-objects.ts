@@ -1,5 +1,5 @@
 import type { Routine, Schema, SchemaTable, SchemaType, Sequence } from '../../api/database-schema.ts';
-import { qualifiedName } from '../../quoting/quote-identifier.ts';
+import { qualifiedName } from '../../quoting.ts';
 
 export type Extension = Schema['extensions'][number];
 

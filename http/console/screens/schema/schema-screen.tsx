@@ -4,20 +4,18 @@ import { loadSchema } from '../../api/load-schema.ts';
 import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/empty.tsx';
-import { ScreenPage } from '../../parts/layout/screen-page.tsx';
+import { ScreenPage } from '../../parts/layout.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { me } from '../../session/me.ts';
+import { me } from '../../session/session.ts';
 import { type Command, screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
-import { openChange } from './changes/open-change.ts';
-import { ShownChangeDialog } from './changes/shown-change-dialog.tsx';
-import { Diagram } from './diagram/diagram.tsx';
-import { Overview } from './objects/overview.tsx';
-import { TablePage } from './objects/table-page.tsx';
-import { ExtensionPage, FunctionPage, SequencePage, TypePage } from './objects/type-sequence-function-extension-pages.tsx';
+import { ShownChangeDialog } from './change-dialogs.tsx';
+import { openChange } from './changes.ts';
+import { Diagram } from './diagram.tsx';
+import { ExtensionPage, FunctionPage, Overview, SequencePage, TablePage, TypePage } from './objects.tsx';
 import { addressOf, objectsOf, type SchemaObject } from './schema-objects.ts';
-import { SchemaTree } from './tree/tree.tsx';
+import { SchemaTree } from './tree.tsx';
 
 const DIAGRAM = 'diagram';
 

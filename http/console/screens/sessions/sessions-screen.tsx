@@ -1,23 +1,40 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../../api/client.ts';
 import { useLoad } from '../../api/use-load.ts';
-import { formatCount } from '../../format.ts';
+import { formatCount, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
+import { CodeBlock, CopyButton } from '../../parts/copying.tsx';
+import { Confirmation, Dialog } from '../../parts/dialog.tsx';
 import { Empty } from '../../parts/empty.tsx';
 import { Choice, Field } from '../../parts/fields.tsx';
-import { ScreenPage } from '../../parts/layout/screen-page.tsx';
+import { ScreenPage } from '../../parts/layout.tsx';
 import { Loading } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
-import { me } from '../../session/me.ts';
+import { type Column, Table } from '../../parts/table.tsx';
+import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
-import { listKeys } from '../keys/key-calls.ts';
-import { findSessions, SHOWN, searched, shown } from './filters.ts';
-import { setClock, useTicking } from './server-clock.tsx';
-import { listSessions, type Session, type SessionList, type SessionSignal } from './session-calls.ts';
-import { SessionDialog } from './session-dialog.tsx';
-import { SessionTable } from './session-table.tsx';
-import { SignalDialog } from './signal-dialog.tsx';
-import { usePolling } from './use-polling.ts';
+import { say } from '../../shell/toasts.tsx';
+import { listKeys } from '../keys/keys.ts';
+import {
+  canCancel,
+  Elapsed,
+  findSessions,
+  listSessions,
+  programOf,
+  type Session,
+  type SessionList,
+  type SessionSignal,
+  SHOWN,
+  STATE_MEANINGS,
+  StateTag,
+  searched,
+  setClock,
+  shown,
+  signalSession,
+  usePolling,
+  useTicking,
+} from './sessions.tsx';
 
 const isPaused = signal(false);
 
@@ -161,5 +178,292 @@ function Incomplete({ list: { isComplete, sessions, processes } }: { readonly li
           : `There are more sessions than are listed: these are the ${formatCount(sessions.length)} oldest.`}
       </p>
     </Notice>
+  );
+}
+
+interface SessionTableProps {
+  readonly sessions: readonly Session[];
+  readonly keyNames: ReadonlyMap<string, string>;
+  readonly current: Session | undefined;
+  readonly onOpen: (session: Session) => void;
+  readonly onSignal: (kind: SessionSignal, session: Session) => void;
+}
+
+function SessionTable({ sessions, keyNames, current, onOpen, onSignal }: SessionTableProps) {
+  const columns: readonly Column<Session>[] = [
+    { title: 'Client', cell: (session) => <Client of={session} /> },
+    { title: 'Key', cell: (session) => <KeyOf session={session} keyNames={keyNames} /> },
+    { title: 'Since', cell: ({ connectedAt }) => <Time since={connectedAt} /> },
+    { title: 'State', cell: (session) => <State of={session} /> },
+    { title: 'Runs', isWide: true, cell: (session) => <Statement of={session} /> },
+    { title: 'Actions', align: 'right', cell: (session) => <Actions of={session} onSignal={onSignal} /> },
+  ];
+  return (
+    <Table
+      label="Sessions"
+      columns={columns}
+      rows={sessions}
+      keyOf={({ sessionId }) => sessionId}
+      onOpen={onOpen}
+      current={current?.sessionId}
+    />
+  );
+}
+
+function Client({ of: session }: { readonly of: Session }) {
+  const { door, sourceIp, isOwn, isEncrypted } = session;
+  return (
+    <span class="session-two">
+      <span>
+        <strong>{programOf(session)}</strong> <span class="tag">{door}</span> {isOwn && <span class="tag good">this request</span>}
+      </span>
+      <span class="muted">
+        {sourceIp}
+        {isEncrypted && ' · TLS'}
+      </span>
+    </span>
+  );
+}
+
+function KeyOf({ session: { keyId, keyPrefix }, keyNames }: { readonly session: Session; readonly keyNames: ReadonlyMap<string, string> }) {
+  const isOfThisPage = me.value?.key.keyId === keyId;
+  const name = keyNames.get(keyId) ?? (isOfThisPage ? me.value?.key.name : undefined);
+  return (
+    <span class="session-two" title={keyId}>
+      <span>{name ?? <code>{keyPrefix}…</code>}</span>
+      <span class="muted">
+        {name !== undefined && <code>{keyPrefix}…</code>}
+        {isOfThisPage && ' this page’s'}
+      </span>
+    </span>
+  );
+}
+
+/** Of a width that lasts, so that the columns stay where they are. */
+function Time({ since }: { readonly since: string }) {
+  return (
+    <span class="session-time">
+      <Elapsed since={since} />
+    </span>
+  );
+}
+
+function State({ of: { state, stateSince, pins } }: { readonly of: Session }) {
+  return (
+    <span class="session-two">
+      <span>
+        <StateTag state={state} /> <Time since={stateSince} />
+      </span>
+      {pins.length > 0 && (
+        <span class="muted">
+          pinned:{' '}
+          {pins.map(({ reason, explanation }, at) => (
+            <span key={reason} title={explanation}>
+              {at > 0 && ', '}
+              {reason.replaceAll('_', ' ')}
+            </span>
+          ))}
+        </span>
+      )}
+    </span>
+  );
+}
+
+/** What of a statement is shown in a row. */
+const SQL_MAX_CHARACTERS = 300;
+
+function Statement({ of: { statement, state, door } }: { readonly of: Session }) {
+  if (statement === null) return state === 'active' ? <span class="muted">{door === 'http' ? 'no statement' : 'not known'}</span> : null;
+  return (
+    <span class="session-two">
+      <code class="session-sql">{statement.sql.slice(0, SQL_MAX_CHARACTERS).replace(/\s+/g, ' ')}</code>
+      <span class="muted">
+        for <Elapsed since={statement.startedAt} />
+      </span>
+    </span>
+  );
+}
+
+function Actions({ of: session, onSignal }: { readonly of: Session; readonly onSignal: SessionTableProps['onSignal'] }) {
+  if (session.isOwn) return null;
+  const name = `${programOf(session)}, ${session.processId ?? session.sourceIp}`;
+  const act = (kind: SessionSignal) => (event: MouseEvent) => {
+    // The row opens when it is clicked.
+    event.stopPropagation();
+    onSignal(kind, session);
+  };
+  return (
+    <span class="row-actions">
+      {canCancel(session) && <Button kind="quiet" icon="stop" label={`Cancel what ${name} runs`} onClick={act('cancel')} />}
+      <Button kind="quiet" icon="close" label={`End the session of ${name}`} onClick={act('end')} />
+    </span>
+  );
+}
+
+interface SessionDialogProps {
+  readonly session: Session;
+  /** It is no longer in the list. */
+  readonly hasEnded: boolean;
+  readonly keyName: string | undefined;
+  readonly onSignal: (kind: SessionSignal) => void;
+  readonly onClose: () => void;
+}
+
+/** Everything that is known of one session. It follows the list. */
+function SessionDialog({ session, hasEnded, keyName, onSignal, onClose }: SessionDialogProps) {
+  const { statement, state, stateSince, pins, connectedAt, isOwn } = session;
+  return (
+    <Dialog title={programOf(session)} class="wide" onClose={onClose}>
+      {hasEnded && (
+        <Notice tone="info">
+          <p>It has ended. This is how it was seen last.</p>
+        </Notice>
+      )}
+      {isOwn && !hasEnded && (
+        <Notice tone="info">
+          <p>It is the request by which this page asks for the list.</p>
+        </Notice>
+      )}
+      {statement !== null && <CodeBlock text={statement.sql} label={`Runs since ${formatTime(statement.startedAt)}`} />}
+      <dl class="facts">
+        <div>
+          <dt>State</dt>
+          <dd class="session-fact">
+            <span>
+              <StateTag state={state} /> {hasEnded ? null : <Elapsed since={stateSince} />}
+            </span>
+            <span class="muted">{STATE_MEANINGS[state]}</span>
+          </dd>
+        </div>
+        {pins.map(({ reason, explanation }) => (
+          <div key={reason}>
+            <dt>Pin</dt>
+            <dd class="session-fact">
+              <span class="tag">{reason.replaceAll('_', ' ')}</span>
+              <span class="muted">{explanation}</span>
+            </dd>
+          </div>
+        ))}
+        {factsOf(session, keyName).map(([term, text]) => (
+          <div key={term}>
+            <dt>{term}</dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>Since</dt>
+          <dd>{formatTime(connectedAt)}</dd>
+        </div>
+        <div>
+          <dt>Session id</dt>
+          <dd>
+            <code>{session.sessionId}</code>
+            <CopyButton text={session.sessionId} label="Copy the session id" isSmall />
+          </dd>
+        </div>
+      </dl>
+      {!isOwn && !hasEnded && (
+        <footer>
+          <Button icon="stop" isDisabled={!canCancel(session)} onClick={() => onSignal('cancel')}>
+            Cancel the statement
+          </Button>
+          <Button kind="danger" onClick={() => onSignal('end')}>
+            End the session
+          </Button>
+        </footer>
+      )}
+    </Dialog>
+  );
+}
+
+function factsOf(session: Session, keyName: string | undefined): readonly (readonly [string, string])[] {
+  const { door, isEncrypted, sourceIp, keyPrefix, keyId, applicationName, userAgent, processId } = session;
+  const facts: readonly (readonly [string, string | null | undefined])[] = [
+    ['Door', `${door === 'wire' ? 'wire: a connection' : 'HTTP: a request'}${isEncrypted ? ', with TLS' : ', without TLS'}`],
+    ['Address', sourceIp],
+    ['Key', [keyName, `${keyPrefix}…`, keyId].filter(Boolean).join(' · ')],
+    ['Application', applicationName],
+    ['User agent', userAgent],
+    ['Process id', processId === null ? null : String(processId)],
+  ];
+  return facts.flatMap(([term, text]) => (text ? [[term, text] as const] : []));
+}
+
+interface SignalDialogProps {
+  readonly kind: SessionSignal;
+  readonly session: Session;
+  /** It is no longer in the list. */
+  readonly hasEnded: boolean;
+  /** It was asked to, or has ended by itself. */
+  readonly onDone: () => void;
+  readonly onClose: () => void;
+}
+
+/** Asks before a session is canceled or ended, and shows what it runs until then. */
+function SignalDialog({ kind, session, hasEnded, onDone, onClose }: SignalDialogProps) {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const isCancel = kind === 'cancel';
+  const name = programOf(session);
+  const send = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await signalSession(session, kind);
+      say(isCancel ? `What ${name} runs is being canceled.` : `The session of ${name} has ended.`);
+      onDone();
+    } catch (thrown) {
+      if (thrown instanceof ApiError && thrown.problem.code === 'not_found') {
+        say(`The session of ${name} had ended already.`);
+        onDone();
+      } else {
+        setError(thrown);
+        setBusy(false);
+      }
+    }
+  };
+  return (
+    <Confirmation
+      title={isCancel ? `Cancel what ${name} runs?` : `End the session of ${name}?`}
+      action={isCancel ? 'Cancel the statement' : 'End the session'}
+      dismissal={isCancel ? 'Let it run' : 'Cancel'}
+      isDangerous
+      isBusy={isBusy}
+      onConfirm={() => void (hasEnded ? onDone() : send())}
+      onClose={onClose}
+    >
+      {hasEnded ? <HasEnded /> : <Consequence kind={kind} session={session} />}
+      {session.statement !== null && !hasEnded && <CodeBlock text={session.statement.sql} label="It runs" />}
+      {error !== undefined && <ProblemNotice error={error} />}
+    </Confirmation>
+  );
+}
+
+function HasEnded() {
+  return (
+    <Notice tone="info">
+      <p>It has ended meanwhile.</p>
+    </Notice>
+  );
+}
+
+function Consequence({ kind, session }: Pick<SignalDialogProps, 'kind' | 'session'>) {
+  const { door, sourceIp, state } = session;
+  if (kind === 'end') {
+    return (
+      <p>
+        {door === 'wire'
+          ? `The connection from ${sourceIp} is closed, and what is not committed is rolled back. The client gets 57P01 and may connect again.`
+          : `The request from ${sourceIp} fails with 503, and what is not committed is rolled back.`}
+      </p>
+    );
+  }
+  if (!canCancel(session)) return <p>It runs nothing at the moment ({state}), so there is nothing to cancel.</p>;
+  return (
+    <p>
+      {door === 'wire'
+        ? `The statement fails with 57014, and a transaction that it belongs to with it. The connection from ${sourceIp} stays.`
+        : `The request from ${sourceIp} fails with 400 statement_canceled.`}
+    </p>
   );
 }

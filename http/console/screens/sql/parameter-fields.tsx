@@ -1,7 +1,7 @@
 import { useComputed } from '@preact/signals';
 import { useId } from 'preact/hooks';
 import { Checkbox } from '../../parts/fields.tsx';
-import { type Parameter, parameterCountIn } from './run/parameters.ts';
+import { type Parameter, parameterCountIn } from './run-request.ts';
 import type { QueryTab } from './sql-screen-state.ts';
 
 /** A field for each of `$1`, `$2`, … in the text. */

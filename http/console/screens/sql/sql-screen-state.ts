@@ -1,10 +1,8 @@
 import { computed, effect, type Signal, signal } from '@preact/signals';
 import type { EditorHandle } from '../../editor/editor-handle.ts';
-import { lockedBecause } from '../../session/session.ts';
-import { keepText, keptText } from '../../session/session-storage.ts';
+import { keepText, keptText, lockedBecause } from '../../session/session.ts';
 import { goTo } from '../../shell/route.ts';
-import type { Parameter } from './run/parameters.ts';
-import type { Run } from './run/run-request-and-result.ts';
+import type { Parameter, Run } from './run-request.ts';
 
 /** The saved query that a tab shows, and which version of it. */
 export interface SavedLink {
@@ -36,7 +34,7 @@ interface Kept {
   readonly settings: Partial<SqlSettings>;
 }
 
-export interface SqlSettings {
+interface SqlSettings {
   readonly isReadOnly: boolean;
   /** Milliseconds; empty: what the server does by default. */
   readonly timeLimit: string;
@@ -180,3 +178,13 @@ function readKept(): Kept | undefined {
     return undefined;
   }
 }
+
+/** The download that goes on, also while another screen is shown. */
+export const currentDownload = signal<{ readonly bytes: number; readonly cancel: () => void } | undefined>(undefined);
+
+/** What the dialog asks for before a query is saved. */
+type SaveQuestion =
+  | { readonly kind: 'name'; readonly tab: QueryTab }
+  | { readonly kind: 'conflict'; readonly tab: QueryTab; readonly theirs: SavedLink };
+
+export const saveQuestion = signal<SaveQuestion | undefined>(undefined);
