@@ -26,14 +26,14 @@ const LONG = [
   'service/{postgres-outage,process,reused-statements,rolling-restart,session-limits,shared-failures}.test.ts',
   'service/{worker-connections,worker-limits,workers}.test.ts',
   'src/{embedded,patterns}.test.ts',
-  'src/router/placement/{citus,cluster-setup}.test.ts',
+  'src/placement/{citus,cluster-setup}.test.ts',
 ];
 
 /** Each of these runs the same on several servers: `npm test` on one of them, `npm run test:full` on the others, by support/parts.ts. */
 const IN_PARTS = [
   'proxy/conversations.test.ts',
-  'src/router/placement/{database,schema}.test.ts',
-  ...(existsSync('/usr/lib/postgresql/15/bin/postgres') ? ['src/router/schema-rewriting/postgres.test.ts'] : []),
+  'src/placement/{database,schema}.test.ts',
+  ...(existsSync('/usr/lib/postgresql/15/bin/postgres') ? ['src/rewriting/postgres.test.ts'] : []),
 ];
 
 /** Clients that work in one schema; src/router/README.md says what does not work for the others. */

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { formerChannelsOf } from '../../src/auth/derived-secrets.ts';
-import { describeSchema } from '../src/router/schema-rewriting/dump/describe-schema.ts';
+import { describeSchema } from '../src/rewriting/dump/describe-schema.ts';
 import { eventually } from '../support/eventually.ts';
 import { TEST_SECRET } from '../support/service.ts';
 import { DOORS } from './doors.ts';

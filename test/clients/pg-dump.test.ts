@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { describeSchema } from '../src/router/schema-rewriting/dump/describe-schema.ts';
+import { describeSchema } from '../src/rewriting/dump/describe-schema.ts';
 import type { TestCluster } from '../support/cluster.setup.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
