@@ -23,7 +23,7 @@ import { DescribeReply, type Effect, StringsReply } from './client-statements.ts
 import { Reason } from './gate.ts';
 import type { RequestEnd } from './inspection.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
-import { NameParse, refusalOf, ShapeChanged } from './server-statements.ts';
+import { isMissing, NameParse, refusalOf, ShapeChanged, STALE_PLAN } from './server-statements.ts';
 import { endByError, endingOf } from './session-end.ts';
 import { portalSuspended, requestCounted, statementCompleted, statementFailed } from './statement-counting.ts';
 import { type CommandEffects, effectsOf, ReportedParameters, type WireSession } from './wire-session.ts';
@@ -393,20 +393,6 @@ function statusOf(byte: number | undefined): TransactionStatus {
 }
 
 /* Errors of the server that the relay recognizes: it runs the request again, or prepares its statement again. */
-
-/** PostgreSQL's error when a statement's columns are not those that the client has been sent. Drivers recognize it by the routine. */
-export const STALE_PLAN: ErrorFields = {
-  severity: 'ERROR',
-  code: '0A000',
-  message: 'cached plan must not change result type',
-  file: 'plancache.c',
-  routine: 'RevalidateCachedQuery',
-};
-
-/** Whether the error says that a prepared statement does not exist. */
-export function isMissing({ code }: ErrorFields): boolean {
-  return code === '26000';
-}
 
 /** Whether a server statement no longer exists: `DEALLOCATE ALL` in a function or a DO block may have removed it unnoticed. */
 function isServerStatementMissing(fields: ErrorFields): boolean {

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Disposition, Request } from '../src/backend/reply-queue.ts';
-import { definitionToReprepare, newServerStatement, type ServerStatement } from '../src/backend/session-state.ts';
+import { definitionToReprepare, type ServerStatement } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import { isSameShape } from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../src/protocol/framing.ts';
@@ -36,6 +36,8 @@ import {
   mustDescribeFirst,
   preparePlaceholder,
   prepareStatement,
+  renewStatement,
+  serverStatementOf,
 } from './server-statements.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -285,24 +287,6 @@ function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement)
 }
 
 /**
- * All clients that prepare the same text with the same settings share a server statement. A new one is made if the text may
- * mean something else in another session, or if it is not known yet whether the server has the shared one.
- * @param hasEscapes as in {@link ServerStatement}; the role's default may be the reason, which is in no context
- */
-function serverStatementOf(
-  { pins, services, names }: WireSession,
-  definition: Buffer,
-  canBePreparedAgain: boolean,
-  hasEscapes = false,
-): ServerStatement {
-  const { namesAreOwn, context } = pins;
-  if (namesAreOwn || context === undefined || !canBePreparedAgain || hasEscapes)
-    return newServerStatement(Buffer.from(definition), undefined, hasEscapes);
-  const shared = services.registry.intern(definition, context);
-  return names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
-}
-
-/**
  * The server statement for a client's named statement on this backend. It is usually the one that the client prepared.
  *
  * PostgreSQL reads constants when it prepares a statement (`'2025-01-01'::timestamptz` in the TimeZone of that moment). If the
@@ -323,14 +307,6 @@ function serverStatementFor(session: WireSession, name: string, statement: Named
 function standIn({ statements }: WireSession, name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
   const { first = statement.server } = statement;
   if (server !== statement.server) statements.set(name, { ...statement, server, first });
-  return server;
-}
-
-/** Makes a name refer to what its text means now. The client must not have been told the statement's columns. */
-export function renewStatement(session: WireSession, name: string, statement: NamedStatement): ServerStatement {
-  const { first = statement.server, server: _, ...rest } = statement;
-  const server = serverStatementOf(session, first.definition, first.context !== undefined, first.hasEscapes);
-  session.statements.set(name, { ...rest, server });
   return server;
 }
 

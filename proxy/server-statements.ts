@@ -19,7 +19,6 @@ import {
 import type { Edits } from '../src/syntax/edits.ts';
 import { withExplicitEscapes } from '../src/syntax/scanner.ts';
 import type { SessionTraits } from '../src/syntax/session-traits.ts';
-import { isMissing, STALE_PLAN } from './backend-messages.ts';
 import {
   type ClientStatements,
   DescribeReply,
@@ -29,7 +28,6 @@ import {
   shapeTold,
   type UnnamedStatement,
 } from './client-statements.ts';
-import { renewStatement } from './parse.ts';
 import type { ClientNames, WireSession } from './wire-session.ts';
 
 const NO_NAME = Buffer.alloc(0);
@@ -38,6 +36,20 @@ const BACKSLASH = 0x5c;
 const NEVER = -1;
 /** No statement has this name. A Bind of it fails, and the server ignores what follows up to the Sync. */
 const MISSING_NAME = Buffer.from(`changed ${randomUUID()}`);
+
+/** PostgreSQL's error when a statement's columns are not those that the client has been sent. Drivers recognize it by the routine. */
+export const STALE_PLAN: ErrorFields = {
+  severity: 'ERROR',
+  code: '0A000',
+  message: 'cached plan must not change result type',
+  file: 'plancache.c',
+  routine: 'RevalidateCachedQuery',
+};
+
+/** Whether the error says that a prepared statement does not exist. */
+export function isMissing({ code }: ErrorFields): boolean {
+  return code === '26000';
+}
 
 /** Stands in the reply queue beside the request that fails because its statement has changed. */
 export class ShapeChanged implements Effect {
@@ -557,4 +569,30 @@ export function describesUnnamedPlaceholder(session: WireSession, unnamed: Unnam
 
 function isKnownWithoutColumns(shape: StatementShape | undefined): shape is StatementShape {
   return shape?.hasColumns === false && shape.parameters !== undefined;
+}
+
+/**
+ * All clients that prepare the same text with the same settings share a server statement. A new one is made if the text may
+ * mean something else in another session, or if it is not known yet whether the server has the shared one.
+ * @param hasEscapes as in {@link ServerStatement}; the role's default may be the reason, which is in no context
+ */
+export function serverStatementOf(
+  { pins, services, names }: WireSession,
+  definition: Buffer,
+  canBePreparedAgain: boolean,
+  hasEscapes = false,
+): ServerStatement {
+  const { namesAreOwn, context } = pins;
+  if (namesAreOwn || context === undefined || !canBePreparedAgain || hasEscapes)
+    return newServerStatement(Buffer.from(definition), undefined, hasEscapes);
+  const shared = services.registry.intern(definition, context);
+  return names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
+}
+
+/** Makes a name refer to what its text means now. The client must not have been told the statement's columns. */
+export function renewStatement(session: WireSession, name: string, statement: NamedStatement): ServerStatement {
+  const { first = statement.server, server: _, ...rest } = statement;
+  const server = serverStatementOf(session, first.definition, first.context !== undefined, first.hasEscapes);
+  session.statements.set(name, { ...rest, server });
+  return server;
 }

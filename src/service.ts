@@ -32,6 +32,7 @@ import { readerOf } from './placement/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './placement/roles.ts';
 import { relationCounters } from './placement/schema-statistics.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
+import { clientText } from './rewriting/rewriter.ts';
 import { ApiKeys, SignUps } from './router/accounts.ts';
 import { Authenticator } from './router/authenticator.ts';
 import { Clusters, NewPlacements } from './router/clusters.ts';
@@ -135,7 +136,7 @@ export async function startService(config: Config, observer: Observer, { console
     const limits = shared?.limits ?? localLimits(config);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
-    const authenticator = new Authenticator({ catalog, clusters, secret: Buffer.from(secret), observe });
+    const authenticator = new Authenticator({ catalog, clusters, secret: Buffer.from(secret), observe, clientText });
     const router = new Router({
       catalog,
       clusters,

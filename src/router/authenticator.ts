@@ -8,7 +8,6 @@ import type { Organization } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { asReader } from '../placement/reader-role.ts';
-import { clientText } from '../rewriting/rewriter.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { Clusters } from './clusters.ts';
 import type { Tenant } from './lease.ts';
@@ -33,12 +32,15 @@ interface AuthenticatorOptions {
   readonly clusters: Clusters;
   readonly secret: Buffer;
   readonly observe: Observe;
+  /** A text that reached the server in the `schema` placement as its client wrote it: the rewriter's, which lies above. */
+  readonly clientText: (text: string, schema: string) => string;
 }
 
 /** Finds the tenant of a credential, for both doors. */
 export class Authenticator {
   readonly #catalog: Catalog;
   readonly #clusters: Clusters;
+  readonly #clientText: AuthenticatorOptions['clientText'];
   readonly #secret: Buffer;
   /** The secret that channel prefixes are derived from. */
   readonly #channels: Buffer;
@@ -51,9 +53,10 @@ export class Authenticator {
   /** One tenant for all clients with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
-  constructor({ catalog, clusters, secret, observe }: AuthenticatorOptions) {
+  constructor({ catalog, clusters, secret, observe, clientText }: AuthenticatorOptions) {
     this.#catalog = catalog;
     this.#clusters = clusters;
+    this.#clientText = clientText;
     this.#secret = secret;
     this.#channels = channelSecret(secret.toString());
     this.#observe = observe;
@@ -196,7 +199,7 @@ export class Authenticator {
         key,
         mayComeFrom: addressCheck(key.networks),
         channels,
-        statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => asWritten(sql, organization)),
+        statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => this.#asWritten(sql, organization)),
         revoked,
         get pgNotify() {
           return clusters.up.get(organization.placement.cluster)?.pgNotify;
@@ -209,11 +212,11 @@ export class Authenticator {
     }
     return tenant;
   }
-}
 
-/** In the `schema` placement a statement of the wire door is known as it reached the server. */
-function asWritten(sql: string, { placement: { kind, schema } }: Organization): string {
-  return kind === 'schema' ? clientText(sql, schema) : sql;
+  /** In the `schema` placement a statement of the wire door is known as it reached the server. */
+  #asWritten(sql: string, { placement: { kind, schema } }: Organization): string {
+    return kind === 'schema' ? this.#clientText(sql, schema) : sql;
+  }
 }
 
 function addressCheck(networks: readonly string[] | null): Tenant['mayComeFrom'] {
