@@ -51,6 +51,8 @@ export async function runService(
     const log = fanOut(observer);
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
+    const ended = endOfSupport(process.versions.node);
+    if (ended !== undefined) log({ name: 'service.warning', message: ended });
     if (config.POSTERN_WORKERS > 1) {
       service = await startWorkers(config, log);
     } else {
@@ -78,4 +80,15 @@ export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number)
 export function lineOf(error: unknown): string {
   const isExpected = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
   return `postern: ${error instanceof Error ? (isExpected ? error.message : error.stack) : String(error)}\n`;
+}
+
+/**
+ * What is said at the start on a release of Node that gets no more security fixes.
+ * @param version as `process.versions.node`
+ * @see https://github.com/nodejs/Release#release-schedule
+ */
+export function endOfSupport(version: string): string | undefined {
+  const major = Number.parseInt(version, 10);
+  if (major >= 22) return undefined;
+  return `Node ${major} gets no security fixes any more (20 since April 2026): Node 24 is the one to use`;
 }
