@@ -127,14 +127,14 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'audited-texts',
     about: 'keeping the redacted texts of statements for the audit log',
-    replacement: { module: 'src/catalog/audit/records.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
+    replacement: { module: 'src/catalog/audit/records.js', text: 'known !== undefined && known.command', by: 'false && known.command' },
   },
   {
     name: 'statement-counting',
     about: 'counting statements by text, for GET /api/insights/queries',
     replacement: {
       module: 'src/router/authenticator.js',
-      text: 'statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => asWritten(sql, organization)),',
+      text: 'statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => this.#asWritten(sql, organization)),',
       by: '',
     },
   },
