@@ -68,8 +68,10 @@ export class OrganizationPool {
   /** The organization's id, or that of another role of it: `<organization>:<role>`. */
   readonly tenantId: string;
   readonly organizationId: string;
-  /** The backends of the organization's other role. They count in its limit too. */
-  sibling: OrganizationPool | undefined;
+  /** Whose limit the backends count in: the organization's, or that of the source of a clone. */
+  readonly limitsId: string;
+  /** The other pools whose backends count in the same limit: of the organization's other role, and of its clones or its source. */
+  others: readonly OrganizationPool[] = [];
   readonly leased = new Set<BackendConnection>();
   readonly leaving = new Map<BackendConnection, Leaving>();
   /** Sessions that have been given up are being terminated at the moment. */
@@ -91,13 +93,20 @@ export class OrganizationPool {
   holdTimer: NodeJS.Timeout | undefined;
 
   /**
+   * @param limitsId default: the organization's id
    * @param waiting this pool is in it while somebody waits here
    * @param lost called for each idle session that is lost, after its removal
    */
-  constructor(tenantId: string, waiting: Set<OrganizationPool>, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
+  constructor(
+    tenantId: string,
+    limitsId: string | undefined,
+    waiting: Set<OrganizationPool>,
+    lost: (pool: OrganizationPool, backend: BackendConnection) => void,
+  ) {
     this.tenantId = tenantId;
     this.#waiting = waiting;
     this.organizationId = tenantId.split(':', 1)[0] ?? tenantId;
+    this.limitsId = limitsId ?? this.organizationId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);
       if (position < 0) return;
@@ -124,14 +133,18 @@ export class OrganizationPool {
     return this.#idle.length;
   }
 
-  /** As {@link size}, of all roles of the organization. */
+  /** As {@link size}, of all that count in the same limit. */
   get sizeOfAll(): number {
-    return this.size + (this.sibling?.size ?? 0);
+    let sum = this.size;
+    for (const other of this.others) sum += other.size;
+    return sum;
   }
 
-  /** As {@link busy}, of all roles of the organization. */
+  /** As {@link busy}, of all that count in the same limit. */
   get busyOfAll(): number {
-    return this.busy + (this.sibling?.busy ?? 0);
+    let sum = this.busy;
+    for (const other of this.others) sum += other.busy;
+    return sum;
   }
 
   get backends(): readonly BackendConnection[] {
@@ -377,7 +390,9 @@ export class PoolFairness {
   /** The pools that somebody waits at. */
   readonly waiting = new Set<OrganizationPool>();
   readonly #reserve: number;
-  /** How many sessions of organizations other processes are due for. Only this class changes it. */
+  /** The pools that count in a limit, by {@link OrganizationPool.limitsId}. */
+  readonly #byLimit = new Map<string, readonly OrganizationPool[]>();
+  /** How many sessions within a limit other processes are due for. Only this class changes it. */
   readonly owed = new Map<string, number>();
 
   /** @param lost called when an organization has lost an idle session */
@@ -402,12 +417,13 @@ export class PoolFairness {
     return { ...total, stuck };
   }
 
-  of(tenantId: string): OrganizationPool {
+  /** @param limitsId whose limit its backends count in; default: the organization's */
+  of(tenantId: string, limitsId?: string): OrganizationPool {
     let pool = this.pools.get(tenantId);
     if (pool === undefined) {
-      pool = new OrganizationPool(tenantId, this.waiting, this.#lost);
+      pool = new OrganizationPool(tenantId, limitsId, this.waiting, this.#lost);
       this.pools.set(tenantId, pool);
-      this.#joinSibling(pool);
+      this.#limited(pool.limitsId, [...(this.#byLimit.get(pool.limitsId) ?? []), pool]);
     }
     return pool;
   }
@@ -415,34 +431,33 @@ export class PoolFairness {
   forgetIfEmpty(pool: OrganizationPool): void {
     if (!pool.isEmpty || this.pools.get(pool.tenantId) !== pool) return;
     this.pools.delete(pool.tenantId);
-    if (pool.sibling !== undefined) pool.sibling.sibling = undefined;
-    pool.sibling = undefined;
+    this.#limited(pool.limitsId, pool.others);
+    pool.others = [];
   }
 
-  #joinSibling(pool: OrganizationPool): void {
-    const { tenantId, organizationId } = pool;
-    const sibling = this.pools.get(tenantId === organizationId ? readersPool(organizationId) : organizationId);
-    if (sibling === undefined) return;
-    pool.sibling = sibling;
-    sibling.sibling = pool;
+  /** These count in one limit. */
+  #limited(limitsId: string, pools: readonly OrganizationPool[]): void {
+    if (pools.length === 0) this.#byLimit.delete(limitsId);
+    else this.#byLimit.set(limitsId, pools);
+    for (const pool of pools) pool.others = pools.filter((other) => other !== pool);
   }
 
-  closed({ organizationId }: OrganizationPool): void {
+  closed({ limitsId }: OrganizationPool): void {
     this.size -= 1;
     this.#closings += 1;
-    const left = (this.owed.get(organizationId) ?? 0) - 1;
-    if (left > 0) this.owed.set(organizationId, left);
-    else this.owed.delete(organizationId);
+    const left = (this.owed.get(limitsId) ?? 0) - 1;
+    if (left > 0) this.owed.set(limitsId, left);
+    else this.owed.delete(limitsId);
   }
 
-  /** Another process is due for a session of this organization. */
-  owe(organizationId: string): void {
-    this.owed.set(organizationId, (this.owed.get(organizationId) ?? 0) + 1);
+  /** Another process is due for a session within this limit. */
+  owe(limitsId: string): void {
+    this.owed.set(limitsId, (this.owed.get(limitsId) ?? 0) + 1);
   }
 
   /** No other process is due for one any more. */
-  settle(organizationId: string): void {
-    this.owed.delete(organizationId);
+  settle(limitsId: string): void {
+    this.owed.delete(limitsId);
   }
 
   /** Called when the server refused another session for this organization with too_many_connections. */
@@ -462,7 +477,10 @@ export class PoolFairness {
   }
 
   #isFullOfReaders(pool: OrganizationPool): boolean {
-    return pool.isOfReaders && pool.size >= readersMaxOf(this.#limits.maxPerTenant);
+    if (!pool.isOfReaders) return false;
+    let readers = pool.size;
+    for (const other of pool.others) if (other.isOfReaders) readers += other.size;
+    return readers >= readersMaxOf(this.#limits.maxPerTenant);
   }
 
   /** Whether the server may be asked for another session: where it has refused one, one at a time. */
@@ -477,23 +495,23 @@ export class PoolFairness {
   }
 
   /**
-   * Of the pools whose idle session may be closed for this one, that whose session has not been used for the longest time. If the
-   * organization is at its limit, only its other role's may be.
+   * Of the pools whose idle session may be closed for this one, that whose session has not been used for the longest time. At the
+   * organization's limit, only one that counts in the same may be.
    */
   leastRecentlyUsedBeside(own: OrganizationPool): OrganizationPool | undefined {
     if (this.#isFullOfReaders(own)) return undefined;
-    if (own.sizeOfAll >= this.#limits.maxPerTenant) return own.sibling !== undefined && own.sibling.idle > 0 ? own.sibling : undefined;
+    const isFull = own.sizeOfAll >= this.#limits.maxPerTenant;
     let found: OrganizationPool | undefined;
-    for (const pool of this.pools.values())
+    for (const pool of isFull ? own.others : this.pools.values())
       if (pool !== own && pool.idle > 0 && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
     return found;
   }
 
-  /** Of the pools of this organization, or of all, that whose idle session has not been used for the longest time. */
-  leastRecentlyUsedOf(organizationId: string | undefined): OrganizationPool | undefined {
+  /** Of the pools that count in this limit, or of all, that whose idle session has not been used for the longest time. */
+  leastRecentlyUsedOf(limitsId: string | undefined): OrganizationPool | undefined {
     let found: OrganizationPool | undefined;
     for (const pool of this.pools.values()) {
-      const isMeant = pool.idle > 0 && (organizationId ?? pool.organizationId) === pool.organizationId;
+      const isMeant = pool.idle > 0 && (limitsId ?? pool.limitsId) === pool.limitsId;
       if (isMeant && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
     }
     return found;
@@ -503,7 +521,8 @@ export class PoolFairness {
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
     for (const pool of this.waiting) {
-      const isFull = this.#isFullOfReaders(pool) || (pool.sizeOfAll >= this.#limits.maxPerTenant && !pool.sibling?.idle);
+      const isAtLimit = pool.sizeOfAll >= this.#limits.maxPerTenant && pool.others.every(({ idle }) => idle === 0);
+      const isFull = this.#isFullOfReaders(pool) || isAtLimit;
       if (!pool.wantsMore || isFull || this.#isRefused(pool)) continue;
       const [busy, bestBusy] = [pool.busyOfAll, best?.busyOfAll ?? Number.POSITIVE_INFINITY];
       if (best === undefined || busy < bestBusy || (busy === bestBusy && pool.waitingSince < best.waitingSince)) best = pool;
@@ -512,31 +531,30 @@ export class PoolFairness {
   }
 
   /**
-   * Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use.
+   * Whether the pool is at its limit and a waiting organization, pool within the same limit, or other process has fewer sessions in use.
    * It is not while nobody is {@link waiting} and nothing is {@link owed}.
    */
   isOwedToAnother(pool: OrganizationPool): boolean {
-    if (this.#isOwedToSibling(pool) || this.owed.has(pool.organizationId)) return true;
+    if (this.#isOwedWithinLimit(pool) || this.owed.has(pool.limitsId)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
     return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;
   }
 
-  #isOwedToSibling(pool: OrganizationPool): boolean {
-    const { sibling } = pool;
-    if (!sibling?.wantsMore || pool.sizeOfAll < this.#limits.maxPerTenant) return false;
-    return pool.waiters === 0 || sibling.busy < pool.busy;
+  #isOwedWithinLimit(pool: OrganizationPool): boolean {
+    if (pool.others.length === 0 || pool.sizeOfAll < this.#limits.maxPerTenant) return false;
+    return pool.others.some((other) => other.wantsMore && (pool.waiters === 0 || other.busy < pool.busy));
   }
 }
 
-/** Counts the backend sessions of several processes together. */
+/** Counts the backend sessions of several processes together, by {@link OrganizationPool.limitsId}. */
 export interface BackendPermits {
   /**
    * Waits until one more session may be opened.
    * @param isWanted whether somebody still waits for a session
    * @returns whether one may be opened; false when nobody waits any more
    */
-  acquire(organizationId: string, isWanted: () => boolean): Promise<boolean>;
+  acquire(limitsId: string, isWanted: () => boolean): Promise<boolean>;
   /** A session has been closed, or was not opened after all. */
-  release(organizationId: string): void;
+  release(limitsId: string): void;
 }

@@ -84,13 +84,14 @@ export class Pool {
   /**
    * Waits for a backend. `settle` is called in the turn in which one becomes available, perhaps before this returns, or with the
    * error that ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, or what `open` throws.
+   * @param limitsId whose limit the backend counts in; default: the organization's
    */
-  enqueue(tenantId: string, waiter: Waiter): void {
+  enqueue(tenantId: string, waiter: Waiter, limitsId?: string): void {
     if (this.#closing.signal.aborted) {
       waiter.settle(shuttingDown());
       return;
     }
-    const own = this.#fairness.of(tenantId);
+    const own = this.#fairness.of(tenantId, limitsId);
     own.add(waiter);
     this.#serve(own);
     if (own.waiters > 0) this.#queueTimeout.start();
@@ -206,26 +207,26 @@ export class Pool {
 
   /**
    * Closes an idle session because another process needs one, or another organization of this process.
-   * @param organizationId of this organization, and it has not been used for {@link UNUSED_MS}; undefined: of any
+   * @param limitsId one that counts in this limit, and has not been used for {@link UNUSED_MS}; undefined: any
    * @returns whether there was one
    */
-  giveUpUnused(organizationId: string | undefined): boolean {
-    const own = this.#fairness.leastRecentlyUsedOf(organizationId);
-    if (own === undefined || (organizationId !== undefined && own.idleSince > performance.now() - UNUSED_MS)) return false;
+  giveUpUnused(limitsId: string | undefined): boolean {
+    const own = this.#fairness.leastRecentlyUsedOf(limitsId);
+    if (own === undefined || (limitsId !== undefined && own.idleSince > performance.now() - UNUSED_MS)) return false;
     this.#closeOldestIdle(own, 'evicted');
     return true;
   }
 
   /** Closes an idle session, or else the next that is released, even if somebody waits for it: another process is due for one. */
-  giveUpNext(organizationId: string): void {
-    const own = this.#fairness.leastRecentlyUsedOf(organizationId);
-    this.#fairness.owe(organizationId);
+  giveUpNext(limitsId: string): void {
+    const own = this.#fairness.leastRecentlyUsedOf(limitsId);
+    this.#fairness.owe(limitsId);
     if (own !== undefined) this.#closeOldestIdle(own, 'evicted');
   }
 
   /** No other process is due for a session any more. */
-  settle(organizationId: string): void {
-    this.#fairness.settle(organizationId);
+  settle(limitsId: string): void {
+    this.#fairness.settle(limitsId);
   }
 
   /** Closes the sessions of an organization, the leased ones when they are released, because the defaults for new sessions have changed. */
@@ -331,7 +332,7 @@ export class Pool {
         // It may have started before or after the change of defaults.
         backend.session.retired = own.changes !== changes;
         backend.busyPoll = this.#busyPoll;
-        backend.schedule(this.inputs.join(own.organizationId));
+        backend.schedule(this.inputs.join(own.limitsId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(own, backend);
         this.#serverFullRetries.opened();
@@ -456,7 +457,7 @@ class BackendOpener {
    */
   async open(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
     if (this.#permits === undefined) return this.#openWhenFree(own, waiter);
-    if (!(await this.#permits.acquire(own.organizationId, () => own.waiters > 0))) return undefined;
+    if (!(await this.#permits.acquire(own.limitsId, () => own.waiters > 0))) return undefined;
     try {
       return await this.#openWhenFree(own, waiter);
     } catch (error) {
@@ -486,7 +487,7 @@ class BackendOpener {
 
   /** The organization has one session less. */
   freed(own: OrganizationPool): void {
-    this.#permits?.release(own.organizationId);
+    this.#permits?.release(own.limitsId);
   }
 }
 

@@ -137,12 +137,12 @@ export class Router {
 
   /** Puts a request into the queue for a backend, or into that of the paused. */
   #queue(request: LeaseRequest): void {
-    const { revoked, organization, pool } = request.tenant;
+    const { revoked, organization, pool, limitsId } = request.tenant;
     if (this.#pauses.add(organization.id, request)) return;
     request.cluster = this.#clusterOf(request.tenant);
     if (revoked.aborted) request.settle(abortReason(revoked));
     else if (request.cluster === undefined) request.settle(new ClusterDownError(undefined));
-    else request.cluster.pool.enqueue(pool, request);
+    else request.cluster.pool.enqueue(pool, request, limitsId);
   }
 
   /** Called when an organization is paused for that time, or no longer. */

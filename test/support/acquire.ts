@@ -6,8 +6,15 @@ import { ServiceError } from '../../src/errors.ts';
 /**
  * A backend of a pool, as a promise.
  * @param signal ends the wait
+ * @param limitsId whose limit it counts in; default: the tenant's
  */
-export function acquire(pool: Pool, tenantId: string, open: OpenBackend, signal?: AbortSignal): Promise<BackendConnection> {
+export function acquire(
+  pool: Pool,
+  tenantId: string,
+  open: OpenBackend,
+  signal?: AbortSignal,
+  limitsId?: string,
+): Promise<BackendConnection> {
   return new Promise((resolve, reject) => {
     const settle = (result: BackendConnection | ServiceError) => {
       signal?.removeEventListener('abort', withdraw);
@@ -19,7 +26,7 @@ export function acquire(pool: Pool, tenantId: string, open: OpenBackend, signal?
       if (pool.leave(tenantId, waiter)) settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
     };
     signal?.addEventListener('abort', withdraw, { once: true });
-    pool.enqueue(tenantId, waiter);
+    pool.enqueue(tenantId, waiter, limitsId);
     if (signal?.aborted) withdraw();
   });
 }

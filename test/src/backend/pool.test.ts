@@ -169,6 +169,41 @@ describe('the pool', () => {
     expect(await isSettled(more)).toBe(false);
   });
 
+  it('counts the sessions of clones in the limit of their source', async () => {
+    poolOf({ maxPerTenant: 2 });
+    const source = await acquire(pool, 'a', open);
+    const clone = await acquire(pool, 'b', open, undefined, 'a');
+    const [next, other] = [acquire(pool, 'c', open, undefined, 'a'), acquire(pool, 'd', open)];
+    // A stranger has a limit of its own.
+    await pool.release('d', await other, true);
+    expect(await isSettled(next)).toBe(false);
+    // The idle session of the source makes room: it is closed, and never lent to a clone.
+    await pool.release('a', source, true);
+    expect(await next).not.toBe(source);
+    expect(pool.tryAcquire('a')).toBeUndefined();
+    const again = acquire(pool, 'a', open);
+    expect(await isSettled(again)).toBe(false);
+    await pool.release('b', clone, true);
+    await pool.release('a', await again, true);
+    await pool.release('c', await next, true);
+    expect(pool.snapshot()).toMatchObject({ leased: 0, waiters: 0 });
+  });
+
+  it('lets the readers of an organization and of its clones leave two sessions together', async () => {
+    poolOf({ maxPerTenant: 8 });
+    const readers = await Promise.all([1, 2, 3].map(() => acquire(pool, 'a:read', open, undefined, 'a')));
+    readers.push(...(await Promise.all([1, 2, 3].map(() => acquire(pool, 'b:read', open, undefined, 'a')))));
+    const next = acquire(pool, 'b:read', open, undefined, 'a');
+    expect(await isSettled(next)).toBe(false);
+    const writers = await Promise.all([acquire(pool, 'a', open), acquire(pool, 'b', open, undefined, 'a')]);
+    expect(await isSettled(next)).toBe(false);
+    await pool.release('b:read', readers.pop() as BackendConnection, true);
+    await pool.release('b:read', await next, true);
+    for (const backend of readers) await pool.release(readers.indexOf(backend) < 3 ? 'a:read' : 'b:read', backend, true);
+    await pool.release('a', writers[0] as BackendConnection, true);
+    await pool.release('b', writers[1] as BackendConnection, true);
+  });
+
   it('keeps two sessions from the readers of an organization, which leave none of them otherwise', async () => {
     poolOf({ maxPerTenant: 8 });
     for (let n = 0; n < 6; n += 1) await acquire(pool, 'a:read', open);
