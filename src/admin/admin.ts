@@ -327,24 +327,6 @@ function usageOf(name: string): string {
   return found.length === 0 ? USAGE : `${heading}\n\n${found.join('\n')}`;
 }
 
-/** `postern admin …`: commands for operators, run beside the service and with the same environment. */
-try {
-  const command = parseCommand(process.argv.slice(2));
-  const session = await openOperator(readConfig(process.env));
-  try {
-    process.stdout.write(`${await command(session, ask)}\n`);
-  } finally {
-    await session.close();
-  }
-} catch (error) {
-  const isUsage = error instanceof UsageError;
-  const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
-  const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
-  const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
-  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
-  process.exitCode = isUsage ? 2 : 1;
-}
-
 /** Ctrl-D is an empty answer. */
 async function ask(question: string): Promise<string | undefined> {
   if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
@@ -486,3 +468,21 @@ ${all}its former copy is kept until: postern admin org move ${id} --finish${isOp
 
 const OPEN = `
 its roles on the former server could not be closed: see that every process of the service answers, and finish the move soon`;
+
+/** `postern admin …`: commands for operators, run beside the service and with the same environment. */
+try {
+  const command = parseCommand(process.argv.slice(2));
+  const session = await openOperator(readConfig(process.env));
+  try {
+    process.stdout.write(`${await command(session, ask)}\n`);
+  } finally {
+    await session.close();
+  }
+} catch (error) {
+  const isUsage = error instanceof UsageError;
+  const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
+  const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
+  const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
+  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
+  process.exitCode = isUsage ? 2 : 1;
+}
