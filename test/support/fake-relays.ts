@@ -21,6 +21,7 @@ export class FakeBackend {
   readonly processId = 7;
   readonly pendingBytes = 0;
   readonly isPaused = false;
+  readonly parameters: ReadonlyMap<string, string> = new Map();
   /** Cancel requests that are on their way. */
   readonly cancels: (() => void)[] = [];
   released = 0;
