@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { type Indexed, IndexedSet } from './indexed-set.ts';
 
 let startedAt = 0;
