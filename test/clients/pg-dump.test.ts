@@ -10,7 +10,7 @@ import { serverUrl } from '../support/server-url.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 
-const SOURCE = new URL('../src/router/schema-rewriting/dump/source.sql', import.meta.url);
+const SOURCE = new URL('../src/rewriting/dump/source.sql', import.meta.url);
 
 /** Its rows, which say `public` in every way that data can. */
 const TABLES = ['teams', 'users', 'public', 'audit', 'measures', 'events', 'logins', 'moods', 'team_sizes'];
