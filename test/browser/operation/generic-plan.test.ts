@@ -63,5 +63,18 @@ describe('whyNoPlan', () => {
 });
 
 function counted(sql: string): QueryStatistic {
-  return { sql, queryId: '1', calls: 1, totalMs: 1, meanMs: 1, maxMs: 1, rows: 1, blocksHit: 0, blocksRead: 0, tempBlocksWritten: 0 };
+  const seenAt = '2026-01-01T00:00:00Z';
+  const counts = {
+    calls: 1,
+    errors: 0,
+    totalMs: 1,
+    meanMs: 1,
+    p99Ms: 1,
+    maxMs: 1,
+    rows: 1,
+    bytes: 1,
+    firstSeenAt: seenAt,
+    lastSeenAt: seenAt,
+  };
+  return { sql, queryId: '1', ...counts };
 }

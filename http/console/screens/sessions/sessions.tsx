@@ -181,7 +181,7 @@ export function usePolling<T>(load: (signal: AbortSignal) => Promise<T>, isPause
     if (!isRunning && lastAttempt.current === attempt) return;
     lastAttempt.current = attempt;
     const abandoned = new AbortController();
-    let timer: number | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const next = async () => {
       const waitMs = await load(abandoned.signal).then(
         (data) => {
