@@ -148,6 +148,7 @@ export default defineConfig({
           name: 'browser',
           globalSetup: ['support/cluster.setup.ts'],
           include: ['browser/**/*.test.ts'],
+          setupFiles: ['support/files.setup.ts', 'browser/support/page.setup.ts'],
           ...LONGER,
           isolate: false,
         },
