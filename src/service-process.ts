@@ -51,8 +51,6 @@ export async function runService(
     const log = fanOut(observer);
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
-    const ended = endOfSupport(process.versions.node);
-    if (ended !== undefined) log({ name: 'service.warning', message: ended });
     if (config.POSTERN_WORKERS > 1) {
       service = await startWorkers(config, log);
     } else {
@@ -60,6 +58,8 @@ export async function runService(
       service = { ...alone, replaceWorkers: () => log({ name: 'service.warning', message: ONE_PROCESS }) };
       process.stdout.write(await greet(config, alone));
     }
+    const ended = endOfSupport(process.versions.node);
+    if (ended !== undefined) log({ name: 'service.warning', message: ended });
   } catch (error) {
     process.stderr.write(lineOf(error));
     process.exit(1);
