@@ -8,7 +8,7 @@ import type { TestOrganization, TestService } from '../../support/service.ts';
 
 /** Lets the console's calls go to a service, with an organization's key. */
 export function callAs({ httpUrl }: TestService, { apiKey }: TestOrganization): void {
-  vi.stubGlobal('document', { baseURI: `${httpUrl}/` });
+  vi.stubGlobal('document', { visibilityState: 'visible', addEventListener() {}, baseURI: `${httpUrl}/` });
   setKey(apiKey);
 }
 
