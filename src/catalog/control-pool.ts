@@ -38,7 +38,7 @@ interface OrganizationCalls {
 }
 
 /** Gets a session, and is told when it has been given back. */
-interface Borrower {
+interface WaitQueue {
   acquire(deadline: Deadline): Promise<ControlSession>;
   released?(): void;
 }
@@ -121,16 +121,16 @@ export class ControlPool {
     await Promise.all(this.#idle.map((session) => session.end(CLOSE_TIMEOUT_MS)));
   }
 
-  async #lend<T>(work: (session: ControlSession) => Promise<T>, timeoutMs: number, borrower: Borrower): Promise<T> {
+  async #lend<T>(work: (session: ControlSession) => Promise<T>, timeoutMs: number, queue: WaitQueue): Promise<T> {
     const deadline = new Deadline(timeoutMs);
     try {
-      const session = await borrower.acquire(deadline);
+      const session = await queue.acquire(deadline);
       try {
         return await deadline.limit(work(session), () => session.destroy());
       } catch (error) {
         throw this.#failed(session, error);
       } finally {
-        borrower.released?.();
+        queue.released?.();
         this.#release(session);
       }
     } finally {
@@ -153,10 +153,10 @@ export class ControlPool {
     return new ServiceError('not_ready', message, { cause: error, retryAfterS: 1 });
   }
 
-  readonly #anybody: Borrower = { acquire: (deadline) => this.#acquire(deadline, this.#waiters) };
-  readonly #patient: Borrower = { acquire: (deadline) => this.#acquire(deadline, this.#lowPriority) };
+  readonly #anybody: WaitQueue = { acquire: (deadline) => this.#acquire(deadline, this.#waiters) };
+  readonly #patient: WaitQueue = { acquire: (deadline) => this.#acquire(deadline, this.#lowPriority) };
 
-  #organization(kind: keyof typeof SESSIONS_OF_ONE_MAX, organizationId: string): Borrower {
+  #organization(kind: keyof typeof SESSIONS_OF_ONE_MAX, organizationId: string): WaitQueue {
     const key = `${kind} ${organizationId}`;
     const calls = this.#organizations.get(key) ?? { sessionsMax: SESSIONS_OF_ONE_MAX[kind], waiters: new Set(), inUse: 0 };
     this.#organizations.set(key, calls);
