@@ -14,7 +14,7 @@ import {
   type SessionTraits,
   sessionTraitsOf,
 } from '../src/syntax/session-traits.ts';
-import { MAX_KEPT_DEFINITION_BYTES } from './audited-text.ts';
+import { MAX_KEPT_DEFINITION_BYTES, PIECE_BYTES } from './audited-text.ts';
 import { type Effect, type NamedStatement, shapeOf, shapeOfPortal, shapeTold, UnnamedChange } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import {
@@ -157,8 +157,9 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   const { names, replies, statements, toBackend, sentText } = session;
   if (session.portals !== undefined) session.portals.replacesDangling = false;
   const { buffer, start, last } = scanner;
-  const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
-  const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
+  const maxBytes = rewrittenText(session) === undefined ? MAX_KEPT_DEFINITION_BYTES : PIECE_BYTES;
+  const isWhole = last && scanner.length <= maxBytes;
+  const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + maxBytes);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
   if (session.unsyncedBatch === replies.batch && mustEndPipeline(session, sessionTraitsOf(text), true)) return false;
   const inspected = inspectQuery(session, scanner, text, isWhole ? undefined : end);

@@ -8,7 +8,7 @@ export const Reason = {
   settings: 4,
   /** Signals to other sessions, or a cancel request, have not reached the server yet. */
   signals: 8,
-  /** The client's input has filled the buffer for the backend: the rest waits for the next turn. */
+  /** The client's input has filled the buffer for the backend, or takes long to handle: the rest waits for the next turn. */
   backendBuffer: 16,
   /** The backend's messages take long to handle: the rest waits for the next turn. */
   replyPart: 32,

@@ -300,6 +300,7 @@ function handleInput(session: WireSession, chunk: Buffer, mayShare = true): void
   const { batch } = replies;
   session.usesRepeated = false;
   session.timed = 'text';
+  let handled = 0;
   try {
     scanner.push(chunk);
     while (scanner.next()) {
@@ -308,7 +309,8 @@ function handleInput(session: WireSession, chunk: Buffer, mayShare = true): void
         return;
       }
       if (!handleMessage(session, scanner, isFirst && mayShare ? chunk : undefined)) break;
-      if (toBackend.bytes > HIGH_WATER_BYTES && queueRest(session, scanner.takeRest())) break;
+      handled += 1;
+      if ((toBackend.bytes > HIGH_WATER_BYTES || handled === PART_MESSAGES) && queueRest(session, scanner.takeRest())) break;
     }
   } catch (error) {
     violated(session, error);
@@ -560,8 +562,12 @@ function mustHoldOn({ link, replies, gate }: WireSession): boolean {
   return (link.shared !== undefined && replies.length > 0) || gate.isClosed(Reason.signals);
 }
 
+/** How many of the client's messages are handled in one turn of the event loop. Most of them take microseconds. */
+const PART_MESSAGES = 1_000;
+
 /**
- * Few bytes from the client can cause many or large statements to be prepared on the backend. The rest of the input waits then.
+ * Few bytes from the client can hold many messages, or cause large statements to be prepared on the backend. The rest of the input
+ * waits then.
  * @returns false when there is no rest
  */
 function queueRest(session: WireSession, rest: Buffer): boolean {

@@ -138,7 +138,7 @@ export function requestCounted(session: WireSession, askedAt: number, isAnswered
     countTogether(session, counting.togetherChunk === counting.chunk ? since : counting.togetherAt, askedAt);
   }
   counting.last = undefined;
-  together.length = 0;
+  if (together.length > 0) together.length = 0;
   counting.ended = 0;
   counting.endedAt = 0;
   counting.bytes = bytesForClient(session);

@@ -121,6 +121,8 @@ const SPARE = 100;
 
 /** A longer text is cut before it is read. */
 const READ_MAX_CHARACTERS = 65_536;
+/** The statements behind these are counted with all others, because each takes microseconds to read. */
+export const STATEMENTS_MAX = 200;
 /** What is made of a longer text is not remembered. */
 const REMEMBERED_MAX_CHARACTERS = 16_384;
 const REMEMBERED = {
@@ -189,7 +191,9 @@ export class RoleStatements {
 
   #read(text: string, isLatin1: boolean): Counted {
     const sql = isLatin1 && NOT_ASCII.test(text) ? Buffer.from(text, 'latin1').toString() : text;
-    return normalizedStatements(this.#asWritten(sql)).map((each) => (NOT_COUNTED.test(each) ? undefined : this.#counterOf(each)));
+    const statements = normalizedStatements(this.#asWritten(sql), STATEMENTS_MAX);
+    const counted = statements.map((each) => (NOT_COUNTED.test(each) ? undefined : this.#counterOf(each)));
+    return statements.length < STATEMENTS_MAX ? counted : [...counted, this.#others];
   }
 
   #counterOf(text: string): StatementCounter {

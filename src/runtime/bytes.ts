@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import { randomBytes, randomFillSync } from 'node:crypto';
 
 /** Up to this, copying in a loop is quicker than a call into the runtime. */
-const LOOP_MAX_BYTES = 48;
+const LOOP_MAX_BYTES = 96;
 
 /** Copies `from[start..end)` to `to[at..)`. */
 export function copyBytes(from: Uint8Array, start: number, end: number, to: Uint8Array, at: number): void {

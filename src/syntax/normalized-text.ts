@@ -11,21 +11,28 @@ import { eachStatement } from './statements.ts';
  *
  * What stands for the dots in such a list is a comment, as in pg_stat_statements of PostgreSQL 18. API keys, and passwords in double quotes, are masked. What follows a literal
  * that would end elsewhere with the other standard_conforming_strings is left out.
+ *
+ * @param max how many statements are read
  */
-export function normalizedStatements(sql: string): readonly string[] {
-  return textsOf(sql.includes('\\') ? unambiguousPart(sql) : sql)
+export function normalizedStatements(sql: string, max = Number.POSITIVE_INFINITY): readonly string[] {
+  return textsOf(sql.includes('\\') ? unambiguousPart(sql) : sql, max)
     .map((text) => redactSecrets(new Normalizer(text).text(), false))
     .filter((text) => text !== '');
 }
 
 /** Mostly there is one. */
-function textsOf(sql: string): readonly string[] {
+function textsOf(sql: string, max: number): readonly string[] {
   const semicolon = sql.indexOf(';');
   if (semicolon < 0) return [sql];
   if (sql.slice(semicolon + 1, semicolon + END_CHARACTERS).trim() === '' && sql.length < semicolon + END_CHARACTERS) {
     return [sql.slice(0, semicolon)];
   }
-  return [...eachStatement(sql)].flatMap((statement) => statement?.text ?? []);
+  const texts: string[] = [];
+  for (const statement of eachStatement(sql)) {
+    if (statement !== undefined) texts.push(statement.text);
+    if (texts.length === max) break;
+  }
+  return texts;
 }
 
 const END_CHARACTERS = 16;

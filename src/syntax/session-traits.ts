@@ -117,17 +117,6 @@ const UNKNOWN_SETTING = new RegExp(
   'i',
 );
 
-/**
- * The customized options (`my.own`, in lower case) that a text sets beyond its transaction.
- * @param lasting the result of {@link withoutLocalSettings}
- * @returns undefined if there are too many of them, or too many mentions of them
- * @see https://www.postgresql.org/docs/current/runtime-config-custom.html
- */
-function customSettings(lasting: string): readonly string[] | undefined {
-  const names = namesIn(lasting, [CUSTOM_SET, CUSTOM_SET_CONFIG]);
-  return names && [...names];
-}
-
 /** @returns undefined if there are too many of them, or too many mentions of them */
 function namesIn(text: string, patterns: readonly RegExp[]): Set<string> | undefined {
   const names = new Set<string>();
@@ -151,15 +140,30 @@ const COMPUTED_SET = /\bset\s+(?:(?:session|local)\s+)?(?:"?[a-z_][\w$]*"?\s*\.\
  * or resets. Those that a function sets are not seen.
  */
 export function customOptions(text: string): CustomOptions {
-  if (!MAY_MAKE_OPTIONS.test(text)) return NO_OPTIONS;
-  const names = namesIn(text, [CUSTOM_SET, CUSTOM_SET_CONFIG, CUSTOM_RESET]);
-  if (names === undefined || setsUnknownSettings(text) || COMPUTED_SET.test(text)) return new Set([...(names ?? []), UNNAMED_OPTIONS]);
-  return names.size === 0 ? NO_OPTIONS : names;
+  return optionsMade(text, customSettings(text));
 }
 
-/** @param lasting the result of {@link withoutLocalSettings} */
-function setsUnknownSettings(lasting: string): boolean {
-  return UNKNOWN_SETTING.test(lasting);
+/** What a text sets of the customized options (`my.own`, in lower case). */
+interface CustomSettings {
+  /** Undefined if there are too many of them, or too many mentions of them. */
+  readonly names: ReadonlySet<string> | undefined;
+  /** There may be others, whose names the text does not show. */
+  readonly hasUnknown: boolean;
+}
+
+/** @see https://www.postgresql.org/docs/current/runtime-config-custom.html */
+function customSettings(text: string): CustomSettings {
+  return { names: namesIn(text, [CUSTOM_SET, CUSTOM_SET_CONFIG]), hasUnknown: UNKNOWN_SETTING.test(text) };
+}
+
+function optionsMade(text: string, { names: set, hasUnknown }: CustomSettings): CustomOptions {
+  if (!MAY_MAKE_OPTIONS.test(text)) return NO_OPTIONS;
+  const reset = set && namesIn(text, [CUSTOM_RESET]);
+  const names = reset && new Set([...set, ...reset]);
+  if (names === undefined || names.size > MAX_CUSTOM_SETTINGS || hasUnknown || COMPUTED_SET.test(text)) {
+    return new Set([...(names ?? []), UNNAMED_OPTIONS]);
+  }
+  return names.size === 0 ? NO_OPTIONS : names;
 }
 
 const DEFAULTS = /\balter(?:\s+(?:role|user|database)\b|\s*(?:\/\*|--))/i;
@@ -286,12 +290,13 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
   const text = ESCAPED_NAME.test(original) ? withNamesUnescaped(original) : original;
   const lasting = withoutLocalSettings(text);
   const custom = customSettings(lasting);
+  const made = lasting === text ? custom : customSettings(text);
   return {
     leavesState: mayChangeSession(lasting) ? 'yes' : 'unknown',
     changesSettings: mayChangeSession(text),
-    customSettings: custom ?? [],
-    setsUnknownSettings: custom === undefined || setsUnknownSettings(lasting),
-    customOptions: customOptions(text),
+    customSettings: [...(custom.names ?? [])],
+    setsUnknownSettings: custom.names === undefined || custom.hasUnknown,
+    customOptions: optionsMade(text, made),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     callsSequenceFunction: SEQUENCE_READ_CALL.test(text),

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { OTHERS_ID, RoleStatements, type StatementCounts, TEXTS_MAX } from '../../../src/catalog/statement-counters.ts';
+import { OTHERS_ID, RoleStatements, STATEMENTS_MAX, type StatementCounts, TEXTS_MAX } from '../../../src/catalog/statement-counters.ts';
 
 const COUNTERS_BYTES = 64 * 1_048_576;
 
@@ -104,4 +104,14 @@ it('counts again what could not be written', () => {
   expect(started()).toBe(2);
   ran(statements, 'select 1', 4);
   expect(statements.takeAll()).toMatchObject([{ sql: 'select $1', calls: 3, errors: 1, rows: 6, bytes: 30, totalMs: 12, maxMs: 5 }]);
+});
+
+it('reads the first statements of a text, and counts the others together', () => {
+  const { statements } = statementsOf();
+  const text = Array.from({ length: 1_000 }, (_, i) => `select a${i}`).join(';');
+  expect(statements.find(text)).toHaveLength(STATEMENTS_MAX + 1);
+  ran(statements, text);
+  const taken = statements.takeAll();
+  expect(taken).toHaveLength(STATEMENTS_MAX + 1);
+  expect(taken.at(-1)?.queryId).toBe(OTHERS_ID);
 });
