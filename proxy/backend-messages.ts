@@ -24,7 +24,6 @@ import { Reason } from './gate.ts';
 import type { RequestEnd } from './inspection.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
 import { isMissing, NameParse, refusalOf, ShapeChanged, STALE_PLAN } from './server-statements.ts';
-import { endByError, endingOf } from './session-end.ts';
 import { portalSuspended, requestCounted, statementCompleted, statementFailed } from './statement-counting.ts';
 import { type CommandEffects, effectsOf, ReportedParameters, type WireSession } from './wire-session.ts';
 
@@ -211,7 +210,7 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const isRefused = refusal !== undefined;
   const fields = refusal ?? said;
   if (replies.subject instanceof NameParse) replies.subject.failed(said);
-  if (fields.severity !== 'ERROR') endingOf(session).hasFatal = true;
+  if (fields.severity !== 'ERROR') session.makeEnding().hasFatal = true;
   const hasFatal = session.ending?.hasFatal === true;
   if (isForwarded && !hasFatal && session.completed !== 'committed' && !isRefused && canRunAgain(session, fields)) {
     session.attempt = 'discarded';
@@ -271,7 +270,7 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
     session.pins.probeFailed();
     // A fatal error is sent to the client as it is.
     if (subject.own === 'settings' && session.ending?.hasFatal !== true)
-      endByError(session, new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
+      session.endByError(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
     return;
   }
   if (fields !== STALE_PLAN) forgetIfStale(session, fields);

@@ -32,15 +32,10 @@ interface CheckoutSession {
   readonly gate: Gate;
   readonly inFlight: RequestInFlight;
   readonly link: BackendLink;
-  readonly events: CheckoutListener;
   readonly isOver: boolean;
-}
-
-/** Is told how a wait for a backend has ended. */
-export interface CheckoutListener {
-  /** The session has a backend. */
-  granted(): void;
-  /** The session gets no backend. */
+  /** It has a backend. */
+  resumeInput(): void;
+  /** It gets no backend. */
   refused(reason: ServiceError): void;
 }
 
@@ -111,21 +106,21 @@ export class Checkout implements WaitingClient {
   }
 
   #settled(result: Lease | ServiceError): void {
-    const { services, link, events, isOver } = this.#session;
+    const { services, link, isOver } = this.#session;
     this.#wait = NO_WAIT;
     services.multiplexer.stopWaiting(this);
     if (isOver) {
       if (!(result instanceof ServiceError)) void result.release(true);
-    } else if (result instanceof ServiceError) events.refused(result);
+    } else if (result instanceof ServiceError) this.#session.refused(result);
     else {
       link.begin(result);
-      events.granted();
+      this.#session.resumeInput();
       link.admitWaiting();
     }
   }
 
   join(backend: SharedBackend, now: number): boolean {
-    const { gate, events, isOver } = this.#session;
+    const { gate, isOver } = this.#session;
     const request = gate.onlyInput;
     if (isOver || request === undefined) return false;
     const shareable = this.#shareable(request);
@@ -133,7 +128,7 @@ export class Checkout implements WaitingClient {
     if (shared === undefined || !this.#wait.leave()) return false;
     this.#wait = NO_WAIT;
     this.#enterPipeline(shared);
-    events.granted();
+    this.#session.resumeInput();
     return true;
   }
 
@@ -167,23 +162,17 @@ export function isOwn(subject: unknown): subject is OwnRequest {
   return typeof subject === 'object' && subject !== null && 'own' in subject;
 }
 
-/** Events that a link reports to its session. */
-export interface LinkEvents {
-  /** The request in the shared pipeline has not been answered at all and has to be requeued. */
-  runElsewhere(isCanceled: boolean): void;
-  /** The session's request and those behind it have been answered: the session has the backend for itself again. */
-  tookOver(): void;
-}
-
-/** The session that uses the link. It is compared by identity. */
-interface LinkedSession {
+/** The session that uses the link, and receives what its backend sends. It is compared by identity. */
+interface LinkedSession extends BackendReceiver {
   readonly services: SessionServices;
   readonly pins: Pins;
   readonly replies: ReplyQueue;
   readonly gate: Gate;
   readonly inFlight: RequestInFlight;
-  /** Receives what the current backend sends. */
-  readonly events: BackendReceiver & LinkEvents;
+  /** The request in the shared pipeline has not been answered at all and has to be requeued. */
+  runElsewhere(isCanceled: boolean): void;
+  /** The session's request and those behind it have been answered: the session has the backend for itself again. */
+  tookOver(): void;
 }
 
 /**
@@ -255,7 +244,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get receiver(): BackendReceiver {
-    return this.#session.events;
+    return this.#session;
   }
 
   get canRunAgain(): boolean {
@@ -278,7 +267,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (!this.#session.inFlight.isUnanswered) return false;
     const isCanceled = this.cancels?.isAsked === true;
     this.#forget();
-    this.#session.events.runElsewhere(isCanceled);
+    this.#session.runElsewhere(isCanceled);
     return true;
   }
 
@@ -366,7 +355,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     this.lease = lease;
     this.#backendChanged(backend);
     services.multiplexer.add(this);
-    backend.receiver = this.#session.events;
+    backend.receiver = this.#session;
     if (backend.isPaused) backend.resume();
     if (backend.parameters.get(STRINGS) !== pins.startStrings) pins.keepsStartStrings();
     if (session.settings !== pins.settings) {
@@ -459,7 +448,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       backend.receiver = this.receiver;
       if (backend.isPaused) backend.resume();
       this.#backendChanged(backend);
-      this.#session.events.tookOver();
+      this.#session.tookOver();
     }
   }
 

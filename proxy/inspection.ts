@@ -34,7 +34,6 @@ import { Reason } from './gate.ts';
 import { type Translated, translateProcessIds } from './process-ids.ts';
 import { type ShownRows, shownRows } from './reply-rewriting.ts';
 import { awaitsClientNames, prepareUnderClientNames, skipSync, statementsForSql } from './server-statements.ts';
-import { endByFailure } from './session-end.ts';
 import { effectsOf, type WireSession } from './wire-session.ts';
 
 /*
@@ -177,8 +176,8 @@ function translated(session: WireSession, text: string): Translated {
 }
 
 /** Delays a request that signals other sessions until the signals have arrived, because PostgreSQL's functions send theirs before they return. */
-export function awaitSignals({ link, events }: WireSession, signals: readonly Promise<void>[]): void {
-  if (signals.length > 0) void link.holdBackUntil(Promise.all(signals)).then(() => events.continueInput());
+export function awaitSignals(session: WireSession, signals: readonly Promise<void>[]): void {
+  if (signals.length > 0) void session.link.holdBackUntil(Promise.all(signals)).then(() => session.continueInput());
 }
 
 /** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
@@ -218,7 +217,7 @@ export function isLargeText({ largeText }: WireSession, { first, type, length, l
 
 /** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
 export function rewriteLarge(session: WireSession, scanner: FrameScanner): void {
-  const { client, services, gate, events } = session;
+  const { client, services, gate } = session;
   const size = scanner.end - scanner.start;
   const input = scanner.takeMessage();
   const message = input.subarray(0, size);
@@ -232,9 +231,9 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
       if (session.isOver) return;
       gate.replaceFirst(rewritten);
       session.largeText = inspected;
-      events.resumeInput();
+      session.resumeInput();
     },
-    (cause: unknown) => endByFailure(session, cause),
+    (cause: unknown) => session.endByFailure(cause),
   );
 }
 

@@ -169,9 +169,9 @@ class Session implements SessionServices, ReachableSession {
       origin: this.#origin,
       actor: actorOf(this.tenant),
       durationMs: performance.now() - this.#openedAt,
-      statements: relay.session.statementCount,
-      bytesIn: relay.session.bytesIn,
-      bytesOut: relay.session.toClient.written,
+      statements: relay.statementCount,
+      bytesIn: relay.bytesIn,
+      bytesOut: relay.toClient.written,
       reason,
     });
     this.#forget();
@@ -199,7 +199,7 @@ class Session implements SessionServices, ReachableSession {
   }
 
   describe(): SessionDescription | undefined {
-    const { session } = this.#relay;
+    const session = this.#relay;
     const state = stateOf(session);
     if (state === undefined) return undefined;
     return {

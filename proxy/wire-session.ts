@@ -1,33 +1,24 @@
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { type ReplyListener, ReplyQueue } from '../src/backend/reply-queue.ts';
+import { type ReplyListener, ReplyQueue, type RequestKind } from '../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../src/backend/session-state.ts';
 import type { Counted, StatementCounter } from '../src/catalog/statement-counters.ts';
-import type { ServiceError } from '../src/errors.ts';
+import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
 import type { BoundedMap } from '../src/runtime/bounded-map.ts';
-import type { Deadline } from '../src/runtime/event-loop.ts';
+import { Deadline } from '../src/runtime/event-loop.ts';
 import { type DdlAudit, type LargeText, MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
-import { BackendLink, Checkout, type CheckoutListener, type LinkEvents } from './checkout.ts';
+import { BackendLink, Checkout } from './checkout.ts';
 import { ClientStatements, PendingNames, type ShapeQuestion } from './client-statements.ts';
+import { errorResponse } from './errors.ts';
 import { Gate, Reason } from './gate.ts';
 import type { Pins } from './pins.ts';
 import type { ShownRows } from './reply-rewriting.ts';
 import type { RelayEnd, SessionServices } from './session-services.ts';
 import { RequestInFlight } from './sharing.ts';
 import { WriteBuffer } from './write-buffer.ts';
-
-/** Events that the steps of a request report to the relay, which continues from there. */
-export interface RelayEvents extends BackendReceiver, ReplyListener, CheckoutListener, LinkEvents {
-  /** Tries a checkin again, after the event that it waited for. */
-  checkInAgain(): void;
-  /** Handles the input that waits, if it does not have to wait any more. */
-  continueInput(): void;
-  /** Handles the input that waits. */
-  resumeInput(): void;
-}
 
 /** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
@@ -125,6 +116,9 @@ export interface ClientNames {
   state: 'awaited' | 'ready' | 'used';
 }
 
+const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
+const REST_TIMEOUT_MS = 500;
+
 /** What is known of a session's end, from when its client, its backend or the service begins to end it. */
 export class SessionEnding {
   isOver = false;
@@ -142,14 +136,10 @@ export class SessionEnding {
   afterReplies: RelayEnd | undefined;
 }
 
-/**
- * The record of one client's session. The steps of a request are functions that take this record; `relay.ts` calls them in
- * their order.
- */
-export class WireSession {
+/** The record of one client's session, and how it ends. `relay.ts` extends it: it calls the steps of a request in their order. */
+export abstract class WireSession implements BackendReceiver, ReplyListener {
   readonly client: Duplex;
   readonly services: SessionServices;
-  readonly events: RelayEvents;
   /** The state that outlives transactions. */
   readonly pins: Pins;
 
@@ -239,14 +229,13 @@ export class WireSession {
 
   ending: SessionEnding | undefined;
 
-  constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>, events: RelayEvents) {
+  constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>) {
     this.client = client;
     this.services = services;
     this.pins = pins;
-    this.events = events;
     this.clientScanner = new FrameScanner(services.rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, services.bufferBudget);
     this.toClient = new WriteBuffer(client);
-    this.replies = new ReplyQueue(events);
+    this.replies = new ReplyQueue(this);
     this.statements = new ClientStatements(services.statementMemory, this);
     this.names = new PendingNames(this.statements, this.replies);
     this.startParameters = parameters;
@@ -257,6 +246,27 @@ export class WireSession {
     this.inFlight = new RequestInFlight(this);
     this.checkout = new Checkout(this);
   }
+
+  /* How the relay goes on, after an event that a step has waited for. */
+  abstract simulate(request: RequestKind): void;
+  abstract done(request: RequestKind, subject: unknown): void;
+  abstract dropped(request: RequestKind, subject: unknown, failed: boolean): void;
+  abstract data(chunk: Buffer): void;
+  abstract get holdsChunk(): boolean;
+  abstract drain(): void;
+  abstract closed(): void;
+  /** Handles the input that waits, if it does not have to wait any more. */
+  abstract continueInput(): void;
+  /** Handles the input that waits. */
+  abstract resumeInput(): void;
+  /** Tries a checkin again. */
+  abstract checkInAgain(): void;
+  /** There is no backend for the client's next request. */
+  abstract refused(reason: ServiceError): void;
+  /** The request in the shared pipeline has not been answered at all and has to be requeued. */
+  abstract runElsewhere(isCanceled: boolean): void;
+  /** The session's request and those behind it have been answered: the session has the backend for itself again. */
+  abstract tookOver(): void;
 
   /** The backend that the session has at the moment. */
   get backend(): BackendConnection | undefined {
@@ -323,6 +333,164 @@ export class WireSession {
   /** The client's input is ignored from now on. */
   get ignoresInput(): boolean {
     return this.ending !== undefined && (this.isEnding || this.ending.afterReplies !== undefined);
+  }
+
+  /* A session ends at once, when it is idle outside a transaction, or when all of its client's requests have been answered. */
+
+  makeEnding(): SessionEnding {
+    this.ending ??= new SessionEnding();
+    return this.ending;
+  }
+
+  #endNow(end: RelayEnd): void {
+    const ending = this.makeEnding();
+    if (ending.isOver) return;
+    ending.isOver = true;
+    ending.afterMessage?.clear();
+    this.toClient.flush();
+    void this.#leave(end);
+  }
+
+  /** Ends the session with an error, which the client is told unless a message to it is incomplete. */
+  endByError(error: ServiceError): void {
+    this.#endTelling(error, 'ended', this.backendScanner.last);
+  }
+
+  /**
+   * As {@link endByError}. If the client has only the beginning of a message, it gets the rest first, because the error can be sent only
+   * between messages. The statement is canceled, so the rest comes soon if the client reads.
+   */
+  end(error: ServiceError): void {
+    // To cancel in a shared pipeline would affect the requests of other clients too. The replies there are short.
+    if (this.backendScanner.last || this.link.shared !== undefined) this.endByError(error);
+    else if (!this.isEnding) {
+      this.makeEnding().afterMessage = new Deadline(REST_TIMEOUT_MS, () => this.endByError(error));
+      void this.link.cancel();
+    }
+  }
+
+  /** As {@link endByError}, for a statement that does not end when it is canceled: its backend is terminated. */
+  terminate(error: ServiceError): void {
+    this.makeEnding().cancelFailed = true;
+    this.endByError(error);
+  }
+
+  /** Messages that the client has sent during a COPY make it unknown which reply comes next. PostgreSQL uses this message in such a case. */
+  endAfterProtocolError(): void {
+    this.endByError(new ServiceError('protocol_violation', 'terminating connection because protocol synchronization was lost'));
+  }
+
+  endWithoutBackend(): void {
+    const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
+    this.#endTelling(error, 'backend_lost', this.backendScanner.last && this.ending?.hasFatal !== true);
+  }
+
+  /** As {@link endByError}, for an unexpected failure, which is reported. */
+  endByFailure(cause: unknown): void {
+    this.endByError(this.#internalError(cause));
+  }
+
+  #endTelling(error: ServiceError, reason: RelayEnd['reason'], isTold: boolean): void {
+    this.#endNow({ reason, ...(isTold ? { finalError: errorResponse(error, 'FATAL') } : {}) });
+  }
+
+  clientGone(): void {
+    this.#endNow(CLIENT_GONE);
+  }
+
+  /** Ends the session without an error, because the client does not read. */
+  abandon(): void {
+    this.#endNow(this.ending?.afterReplies ?? CLIENT_GONE);
+  }
+
+  /** Ends the session when it is idle outside a transaction. */
+  endAtRest(error: ServiceError): void {
+    this.makeEnding().atRest = error;
+    this.#endIfAtRest();
+  }
+
+  /**
+   * The client has sent Terminate, or has violated the protocol. Earlier requests are still answered. The watchdog limits the
+   * time for that, as for a client that has closed its sending side.
+   */
+  #endAfterReplies(end: RelayEnd): void {
+    const ending = this.makeEnding();
+    ending.afterReplies = end;
+    ending.halfClosed = true;
+    if (this.replies.length === 0) this.#endNow(end);
+  }
+
+  /** The client has sent Terminate. */
+  terminated({ buffer, start, end }: FrameScanner): void {
+    const { replies, toBackend } = this;
+    // During COPY FROM STDIN PostgreSQL answers it with an error.
+    if (replies.copyIn) toBackend.add(buffer, start, end);
+    toBackend.flush();
+    this.#endAfterReplies({ reason: 'terminated' });
+  }
+
+  /** The client has violated the protocol, or its input could not be handled. */
+  violated(error: unknown): void {
+    const { replies, toBackend } = this;
+    toBackend.flush();
+    const told = error instanceof ServiceError ? error : this.#internalError(error);
+    const end: RelayEnd = { reason: 'protocol_violation', finalError: errorResponse(told, 'FATAL') };
+    // During COPY FROM STDIN the server waits for data, and Postern can no longer tell where messages begin.
+    if (replies.copyIn) this.#endNow(end);
+    else this.#endAfterReplies(end);
+  }
+
+  /** Reports an unexpected failure. @returns the error that the client is told */
+  #internalError(cause: unknown): ServiceError {
+    const { services } = this;
+    services.observe({ name: 'service.failure', message: 'a wire session failed', cause });
+    return new ServiceError('internal', 'internal error', { cause });
+  }
+
+  /** All requests have been answered: ends the session if it was to end then. @returns whether it has ended */
+  endedWithReplies(): boolean {
+    const end = this.ending?.afterReplies;
+    if (end !== undefined) this.#endNow(end);
+    return end !== undefined;
+  }
+
+  /** Ends the session if it is idle and was to end then, or if its client sends no more. @returns whether it has ended */
+  endedAtRest(): boolean {
+    if (this.#endIfAtRest()) return true;
+    if (this.ending?.halfClosed !== true || this.gate.input !== undefined) return false;
+    this.abandon();
+    return true;
+  }
+
+  #endIfAtRest(): boolean {
+    const error = this.ending?.atRest;
+    if (error === undefined || !this.isAtRest) return false;
+    this.endByError(error);
+    return true;
+  }
+
+  /** Gives back all that the session holds, and reports its end. */
+  async #leave(end: RelayEnd): Promise<void> {
+    // The caller may still be using the backend.
+    await undefined;
+    let failure: unknown;
+    try {
+      await this.#giveBack();
+    } catch (error) {
+      failure = error;
+    }
+    this.services.ended(end, failure);
+  }
+
+  async #giveBack(): Promise<void> {
+    const { checkout, statements, services, link } = this;
+    checkout.giveUp();
+    // The rest of a reply from a shared backend is discarded.
+    this.attempt = 'discarded';
+    statements.end();
+    services.bufferBudget.end();
+    if (link.lease === undefined) link.cancelReservation();
+    else await link.close(this.isAtRest && this.clientScanner.last, this.ending?.cancelFailed === true);
   }
 }
 

@@ -105,8 +105,8 @@ export const MECHANISMS: readonly Mechanism[] = [
     about: 'giving a backend to the next request before the answer is written to the client',
     replacement: {
       module: 'proxy/relay.js',
-      text: 'settleBackend(session);',
-      by: 'session.toClient.flush(); settleBackend(session);',
+      text: 'this.#settleBackend();',
+      by: 'this.toClient.flush(); this.#settleBackend();',
     },
   },
   {

@@ -102,7 +102,7 @@ it('one of a client whose turn has not come is said to have arrived when its req
 it('one for what runs is sent although a text that came behind it is still being rewritten', async () => {
   const { backend, client } = clientOf();
   client.asks('BEGIN');
-  Object.assign(client.relay.session.services, { rewriter: { rewriteLarge: () => new Promise(() => {}) } });
+  Object.assign(client.relay.services, { rewriter: { rewriteLarge: () => new Promise(() => {}) } });
   client.asks(`SELECT '${'x'.repeat(LARGE_SQL_BYTES)}'`);
   expect(backend.heard).not.toContain('xxx');
   cancel(client);
@@ -133,7 +133,7 @@ it('a session that cancels another in SQL is not answered before that has arrive
   ] as const) {
     const listed = { number: own, keyId: '', describe: () => undefined };
     const session = { ...listed, backendProcessId: 7, cancel: () => client.relay.cancel(), terminate() {} };
-    Object.assign(client.relay.session.services, { processIds: tenant.join(own, session) });
+    Object.assign(client.relay.services, { processIds: tenant.join(own, session) });
   }
   canceled.client.asks('SELECT 1');
   canceling.client.asks(`SELECT pg_cancel_backend(${FIRST_ID + 1})`);
