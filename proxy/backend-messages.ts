@@ -24,7 +24,6 @@ import { Reason } from './gate.ts';
 import type { RequestEnd } from './inspection.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
 import { isMissing, NameParse, refusalOf, ShapeChanged, STALE_PLAN } from './server-statements.ts';
-import { portalSuspended, requestCounted, statementCompleted, statementFailed } from './statement-counting.ts';
 import { type CommandEffects, effectsOf, ReportedParameters, type WireSession } from './wire-session.ts';
 
 /*
@@ -47,7 +46,7 @@ const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EX
 export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: boolean): Buffer | undefined {
   const { backendScanner: scanner, replies, services, gate } = session;
   scanner.push(chunk);
-  session.counting.chunk += 1;
+  session.counting.repliesArrived();
   if (session.effects !== undefined) session.effects.reapplied = 0;
   if (gate.reasons !== 0) gate.open(Reason.replyPart);
   while (scanner.next()) {
@@ -113,7 +112,7 @@ function receiveMessage(session: WireSession, scanner: FrameScanner): void {
       receiveRow(session, scanner);
       return;
     case BackendType.PortalSuspended:
-      if (isForwarded && session.attempt !== 'discarded') portalSuspended(session);
+      if (isForwarded && session.attempt !== 'discarded') session.counting.suspended();
       break;
     case BackendType.ParameterDescription:
     case BackendType.RowDescription:
@@ -187,7 +186,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: 
   replies.receive(scanner.type);
   if (status !== 'E') replies.failedQuery = 'none';
   if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
-  if (isForwarded) requestCounted(session, askedAt, session.attempt !== 'discarded');
+  if (isForwarded) session.counting.answered(askedAt, session.attempt !== 'discarded');
   if (isForwarded && session.attempt !== 'discarded') {
     services.usage.answered(session.since - askedAt, session.failure !== undefined);
     services.observe(session.failure === undefined ? ANSWERED : failedWith(session.failure, services.tenant));
@@ -221,7 +220,7 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const isHidden = session.attempt === 'discarded';
   if (isForwarded && !isHidden) {
     session.failure ??= fields.code;
-    statementFailed(session);
+    session.counting.failed();
   }
   const isTold = (isForwarded || hasFatal) && !isHidden;
   const isReworded = isTold && !isRefused && scanner.last && (services.rewriter !== undefined || mentionsServerStatement(fields.message));
@@ -297,7 +296,7 @@ function receiveCompletion(session: WireSession, buffer: Buffer, start: number, 
   if (session.attempt !== 'discarded') {
     const rows = rowsOf(buffer, end);
     session.services.usage.rows += rows;
-    statementCompleted(session, rows);
+    session.counting.completed(rows);
   }
   // Only for the audit log does it matter what has returned rows.
   if (session.audit === undefined && isSelect(buffer, start)) return;

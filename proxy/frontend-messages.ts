@@ -47,7 +47,6 @@ import {
   preparePlaceholders,
   refuseChanged,
 } from './server-statements.ts';
-import { countedPortal, countedQuery, portalOf } from './statement-counting.ts';
 import type { SpecialPortals, WireSession } from './wire-session.ts';
 
 /*
@@ -179,7 +178,7 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   noteJoined(session);
   const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
   const requestEnd = isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows);
-  replies.push(Request.query, Disposition.forward, requestEnd, countedQuery(session, text));
+  replies.push(Request.query, Disposition.forward, requestEnd, session.counting.query(text));
   countStatement(session);
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
@@ -230,7 +229,7 @@ function forwardNamed(
     sentText.isWhole = true;
     sentText.batch = replies.batch;
     portalBound(session, scanner, statement?.traits);
-    portalOf(session, scanner, server, isNamed ? undefined : unnamed);
+    session.counting.bound(scanner, server, isNamed ? undefined : unnamed);
     if (unnamed !== undefined) {
       if (buffer[start + HEADER_BYTES] === 0) unnamed.hasPortal = !isNamed;
       unnamed.isBound = !isNamed && unnamed.server === undefined;
@@ -315,7 +314,7 @@ function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   if (unnamed?.isBound === true && unnamed.shape === undefined) describeUnnamed(session, unnamed);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();
-  expectReply(session, Request.execute, shownOf(session, scanner), countedPortal(session, scanner));
+  expectReply(session, Request.execute, shownOf(session, scanner), session.counting.executed(scanner));
   pass(session, scanner);
 }
 

@@ -3,11 +3,9 @@ import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
 import { type ReplyListener, ReplyQueue, type RequestKind } from '../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../src/backend/session-state.ts';
-import type { Counted, StatementCounter } from '../src/catalog/statement-counters.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
-import type { BoundedMap } from '../src/runtime/bounded-map.ts';
 import { Deadline } from '../src/runtime/event-loop.ts';
 import { type DdlAudit, type LargeText, MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
 import { BackendLink, Checkout } from './checkout.ts';
@@ -18,6 +16,7 @@ import type { Pins } from './pins.ts';
 import type { ShownRows } from './reply-rewriting.ts';
 import type { RelayEnd, SessionServices } from './session-services.ts';
 import { RequestInFlight } from './sharing.ts';
+import { StatementCounting } from './statement-counting.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
 /** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
@@ -73,36 +72,6 @@ export interface SpecialPortals {
   shown: { readonly portal: string; readonly rows: ShownRows } | undefined;
   /** A Bind since the last Query or Sync has replaced the unnamed portal that a failed Query may have left. */
   replacesDangling: boolean;
-}
-
-interface CompletedStatement {
-  readonly counter: StatementCounter | undefined;
-  readonly rows: number;
-  readonly bytes: number;
-}
-
-/** What counting a session's statements for the query statistics has to remember. Nothing is allocated for a request with one. */
-class StatementCounting {
-  /** The statements of portals that have been bound. */
-  unnamedPortal: Counted | undefined;
-  namedPortals: BoundedMap<string, Counted | undefined> | undefined;
-  /** How many rows the last Execute with a limit asks for. */
-  rowLimit = 0;
-  /** How many statements of the request being answered have ended. */
-  ended = 0;
-  /** When the last one did, if its end has been noted; 0: none. On performance.now()'s clock. */
-  endedAt = 0;
-  /** The one that has completed alone, and is counted with the ReadyForQuery, which is on its way. */
-  last: StatementCounter | undefined;
-  lastRows = 0;
-  /** Those that have completed in one chunk of replies: the server sends replies together, so only their time together is known. */
-  readonly together: CompletedStatement[] = [];
-  togetherAt = 0;
-  togetherChunk = 0;
-  /** How many chunks of replies have arrived. */
-  chunk = 0;
-  /** The bytes for the client up to the last end. */
-  bytes = 0;
 }
 
 /** What SQL finds under the client's own names. */
@@ -180,7 +149,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   /** Undefined while none of the client's statements may belong in the audit log. */
   audit: DdlAudit | undefined;
 
-  readonly counting = new StatementCounting();
+  readonly counting = new StatementCounting(this);
 
   /* The input that is being forwarded. */
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
