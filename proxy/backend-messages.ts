@@ -299,7 +299,7 @@ function receiveCompletion(session: WireSession, buffer: Buffer, start: number, 
     session.counting.completed(rows);
   }
   // Only for the audit log does it matter what has returned rows.
-  if (session.audit === undefined && isSelect(buffer, start)) return;
+  if (!session.inspection.isAuditing && isSelect(buffer, start)) return;
   const subject = session.replies.batchSubject;
   const tag = buffer.toString('latin1', start, end);
   if (!STAYS_OPEN.test(tag)) session.completed = 'committed';

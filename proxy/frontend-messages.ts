@@ -6,33 +6,12 @@ import type { Counted } from '../src/catalog/statement-counters.ts';
 import { PARSE_COMPLETE, READY_IDLE } from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../src/protocol/framing.ts';
 import { CLOSE_UNNAMED_PORTAL, FrontendType, queryMessage, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
-import {
-  canBePreparedAgain,
-  deallocatedNames,
-  mayChangeObjects,
-  NO_TRAITS,
-  type SessionTraits,
-  sessionTraitsOf,
-} from '../src/syntax/session-traits.ts';
+import { canBePreparedAgain, mayChangeObjects, NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../src/syntax/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES, PIECE_BYTES } from './audited-text.ts';
 import { type Effect, type NamedStatement, shapeOf, shapeOfPortal, shapeTold, UnnamedChange } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
-import {
-  awaitSignals,
-  endRequest,
-  inspectAgain,
-  inspectOversized,
-  inspectQuery,
-  inspectRest,
-  inspectTraits,
-  lexerOptions,
-  mustEndPipeline,
-  preparedOf,
-  type RequestEnd,
-  rewrittenText,
-} from './inspection.ts';
-import { forwardParse, MAX_LOOKED_UP_BYTES, resolveStatement } from './parse.ts';
-import { sendSignals } from './process-ids.ts';
+import type { RequestEnd } from './inspection.ts';
+import { forwardParse, MAX_LOOKED_UP_BYTES, preparedOf, resolveStatement } from './parse.ts';
 import { shownRows } from './reply-rewriting.ts';
 import {
   awaitsClientNames,
@@ -44,8 +23,12 @@ import {
   describesUnnamedPlaceholder,
   describeUnnamed,
   ensureUnnamed,
+  mustEndPipeline,
   preparePlaceholders,
   refuseChanged,
+  sendLongText,
+  sendText,
+  sendTraits,
 } from './server-statements.ts';
 import type { SpecialPortals, WireSession } from './wire-session.ts';
 
@@ -83,7 +66,7 @@ export function awaitsReplies(session: WireSession): boolean {
  */
 export function forward(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
   if (!scanner.first) {
-    if (session.largeText !== undefined) inspectRest(session, scanner, scanner.start);
+    session.inspection.goesOn(scanner, scanner.start);
     pass(session, scanner);
     return true;
   }
@@ -111,14 +94,14 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
     case FrontendType.Sync:
       session.unsyncedBatch = NONE;
       if (session.portals !== undefined) session.portals.replacesDangling = false;
-      session.replies.push(Request.sync, Disposition.forward, session.audit === undefined ? undefined : endRequest(session));
+      session.replies.push(Request.sync, Disposition.forward, session.inspection.isAuditing ? session.inspection.endRequest() : undefined);
       break;
     case FrontendType.FunctionCall:
       if (mustEndPipeline(session, traitsOfCall(scanner), true)) return false;
       countStatement(session);
-      inspectTraits(session, traitsOfCall(scanner));
+      sendTraits(session, traitsOfCall(scanner));
       noteJoined(session);
-      session.replies.push(Request.call, Disposition.forward, endRequest(session));
+      session.replies.push(Request.call, Disposition.forward, session.inspection.endRequest());
       break;
     case FrontendType.CopyDone:
     case FrontendType.CopyFail:
@@ -153,31 +136,33 @@ function noteJoined(session: WireSession): void {
 
 /** A Query also destroys the unnamed statement, of the client and of the backend. @returns as {@link forward} */
 function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
-  const { names, replies, statements, toBackend, sentText } = session;
+  const { names, replies, statements, toBackend, sentText, inspection } = session;
   if (session.portals !== undefined) session.portals.replacesDangling = false;
   const { buffer, start, last } = scanner;
-  const maxBytes = rewrittenText(session) === undefined ? MAX_KEPT_DEFINITION_BYTES : PIECE_BYTES;
+  const maxBytes = inspection.beginning === undefined ? MAX_KEPT_DEFINITION_BYTES : PIECE_BYTES;
   const isWhole = last && scanner.length <= maxBytes;
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + maxBytes);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
-  if (session.unsyncedBatch === replies.batch && mustEndPipeline(session, sessionTraitsOf(text), true)) return false;
-  const inspected = inspectQuery(session, scanner, text, isWhole ? undefined : end);
-  if (inspected === undefined) return false;
-  const { traits, sent, edits } = inspected;
+  inspection.demandWhole(scanner);
+  const inspected = inspection.inspect(text, isWhole);
+  const { traits, sent, edits, deallocates } = inspected;
+  if (session.unsyncedBatch === replies.batch && mustEndPipeline(session, isWhole ? traits : sessionTraitsOf(text), true)) return false;
+  if (awaitsClientNames(session, traits)) return false;
+  if (isWhole) sendText(session, inspected);
+  else sendLongText(session, text, inspected, scanner, end);
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
-  const deallocations = traits.deallocates ? deallocatedNames(text, lexerOptions(session)) : [];
   if (traits.deallocatesAll) names.changesAll();
   if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) names.changes('');
-  if (deallocations.length > 0) for (const name of preparePlaceholders(session, deallocations, backend)) names.changes(name);
+  if (deallocates.length > 0) for (const name of preparePlaceholders(session, deallocates, backend)) names.changes(name);
   if (replies.missingSync !== 'discarding') {
     if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
   }
   noteJoined(session);
-  const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
-  const requestEnd = isPlain ? undefined : endRequest(session, deallocations, edits, traits.shows);
+  const isPlain = traits === NO_TRAITS && !inspection.isAuditing && edits.length === 0;
+  const requestEnd = isPlain ? undefined : inspection.endRequest(deallocates, edits, traits.shows);
   replies.push(Request.query, Disposition.forward, requestEnd, session.counting.query(text));
   countStatement(session);
   if (sent === text) pass(session, scanner);
@@ -186,8 +171,8 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
 }
 
 /** A copy, so that long texts are not kept. */
-function beginningOf(session: WireSession, text: string): string {
-  return rewrittenText(session)?.beginning ?? Buffer.from(text.slice(0, SHOWN_MAX_CHARACTERS), 'latin1').toString('latin1');
+function beginningOf({ inspection }: WireSession, text: string): string {
+  return inspection.beginning ?? Buffer.from(text.slice(0, SHOWN_MAX_CHARACTERS), 'latin1').toString('latin1');
 }
 
 /** Bind, and Describe of a statement, under the name that the statement has on the server. @returns as {@link forward} */
@@ -213,7 +198,7 @@ function forwardNamed(
   const statement = isNamed ? named : unnamed;
   if (statement !== undefined && (mustEndPipeline(session, statement.traits) || awaitsClientNames(session, statement.traits))) return false;
   if (kind === Request.bind) session.boundBatch = replies.batch;
-  inspectTraits(session, statement?.traits);
+  sendTraits(session, statement?.traits);
   const server = isNamed ? useNamed(session, name, named, backend, kind) : useUnnamed(session, backend, kind);
   if (server === 'asked' || server === 'changed') {
     session.unsyncedBatch = session.replies.batch;
@@ -222,9 +207,9 @@ function forwardNamed(
     return server === 'changed';
   }
   if (kind === Request.bind) {
-    if (statement !== undefined) awaitSignals(session, sendSignals(statement.signals, scanner, session.services.processIds));
-    if (statement?.watched !== undefined) inspectAgain(session, statement.watched);
-    else if (statement === undefined && isNamed) inspectOversized(session, name);
+    if (statement !== undefined) session.inspection.signalsOf(statement.signals, scanner);
+    if (statement?.watched !== undefined) session.inspection.runs(statement.watched);
+    else if (statement === undefined && isNamed) session.inspection.runsOversized(name);
     sentText.text = server?.definition ?? (isNamed ? undefined : unnamed?.definition);
     sentText.isWhole = true;
     sentText.batch = replies.batch;
@@ -405,7 +390,7 @@ function answerParse(session: WireSession, scanner: FrameScanner): boolean {
  * @returns false when the Parse has to go to a backend
  */
 function prepareWithoutBackend(session: WireSession, { buffer, start, end, length, last }: FrameScanner): boolean {
-  const { pins, statements, services } = session;
+  const { pins, statements, services, inspection } = session;
   const nameStart = start + HEADER_BYTES;
   if (!last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
   const nameEnd = stringEnd(buffer, nameStart, end);
@@ -415,9 +400,11 @@ function prepareWithoutBackend(session: WireSession, { buffer, start, end, lengt
   const text = latin1String(buffer, nameEnd + 1, end);
   const { context } = pins;
   if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
-  const { definition, traits, signals, deallocates } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
+  const inspected = inspection.inspect(text, true);
+  const { definition, traits, signals, deallocates } = preparedOf(inspected, text, buffer.subarray(nameEnd + 1, end));
   const server = services.registry.find(definition, context);
   if (server === undefined || !server.proven) return false;
+  inspection.signal(inspected.due);
   statements.set(name, { server, traits, signals, deallocates });
   return true;
 }

@@ -5,8 +5,8 @@ import { ServiceError } from '../src/errors.ts';
 import { isSameShape } from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, latin1String, stringEnd } from '../src/protocol/framing.ts';
 import { parseMessage } from '../src/protocol/frontend.ts';
-import { canBePreparedAgain, isPreparable, NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../src/syntax/session-traits.ts';
-import { type AuditedText, MAX_KEPT_DEFINITION_BYTES } from './audited-text.ts';
+import { canBePreparedAgain, isPreparable, NO_TRAITS, sessionTraitsOf, traitsOfBeginning } from '../src/syntax/session-traits.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from './audited-text.ts';
 import {
   NamedParse,
   type NamedStatement,
@@ -16,16 +16,8 @@ import {
   UnnamedChange,
   type UnnamedStatement,
 } from './client-statements.ts';
-import {
-  demandWhole,
-  inspectBeginning,
-  inspectRest,
-  inspectText,
-  inspectTraits,
-  mustEndPipeline,
-  preparedOf,
-  recordOversized,
-} from './inspection.ts';
+import type { Inspected } from './inspection.ts';
+import { NO_SIGNALS } from './process-ids.ts';
 import {
   awaitsClientNames,
   closeEvicted,
@@ -34,9 +26,12 @@ import {
   describeStatement,
   ensurePrepared,
   mustDescribeFirst,
+  mustEndPipeline,
   preparePlaceholder,
   prepareStatement,
   renewStatement,
+  sendLongText,
+  sendText,
   serverStatementOf,
 } from './server-statements.ts';
 import type { WireSession } from './wire-session.ts';
@@ -53,7 +48,8 @@ import type { WireSession } from './wire-session.ts';
 type ParseOutcome = 'sent' | 'repeated' | 'asked';
 
 export function forwardParse(session: WireSession, scanner: FrameScanner, backend: BackendConnection): ParseOutcome {
-  demandWhole(session, scanner);
+  const { inspection } = session;
+  inspection.demandWhole(scanner);
   const { buffer, start, length } = scanner;
   const isKept = scanner.last && length <= MAX_KEPT_DEFINITION_BYTES;
   const end = isKept ? scanner.end : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
@@ -68,23 +64,21 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   if (nameEnd < 0) throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
   const text = latin1String(buffer, nameEnd + 1, end);
-  if (session.unsyncedBatch === session.replies.batch && mustEndPipeline(session, sessionTraitsOf(text))) return 'asked';
-  const watched = inspectText(session, text, isKept || nameEnd + 1 + text.length < end);
+  const inspected = inspection.inspect(text, isKept || nameEnd + 1 + text.length < end);
+  if (session.unsyncedBatch === session.replies.batch && mustEndPipeline(session, isKept ? inspected.traits : sessionTraitsOf(text)))
+    return 'asked';
   if (!isKept) {
-    const traits = inspectBeginning(session, text, watched, nameEnd !== nameStart);
-    inspectRest(session, scanner, end);
-    if (nameEnd > nameStart && watched !== undefined) recordOversized(session, buffer.toString('latin1', nameStart, nameEnd), watched);
-    parseOversized(session, scanner, backend, traits, watched);
+    parseOversized(session, scanner, backend, text, buffer.toString('latin1', nameStart, nameEnd), inspected);
     return 'sent';
   }
-  const prepared = preparedOf(session, text, buffer.subarray(nameEnd + 1, end), watched);
+  const prepared = preparedOf(inspected, text, buffer.subarray(nameEnd + 1, end));
   const name = buffer.toString('latin1', nameStart, nameEnd);
   if (!session.statements.hasRoomFor(name, length)) {
-    parseOverBudget(session, scanner, backend, name, prepared);
+    parseOverBudget(session, scanner, backend, name, inspected, prepared);
     return 'sent';
   }
   if (awaitsClientNames(session, prepared.traits)) return 'asked';
-  inspectTraits(session, prepared.traits);
+  sendText(session, inspected);
   if (name !== '') {
     const isAgainTheSame = canBePreparedAgain(text);
     // Prepared on another backend, it would have the moment of that.
@@ -97,7 +91,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
     parseUnnamed(session, scanner, backend, prepared);
     return 'sent';
   }
-  if (watched === undefined && prepared.traits === NO_TRAITS) remember(session, scanner, repeated);
+  if (prepared.watched === undefined && prepared.traits === NO_TRAITS) remember(session, scanner, repeated);
   return parseRepeated(session, scanner, repeated, backend);
 }
 
@@ -195,14 +189,20 @@ function noteUnnamed({ statements, names, replies }: WireSession, unnamed: Unnam
  */
 function parseOversized(
   session: WireSession,
-  { buffer, start, end }: FrameScanner,
+  scanner: FrameScanner,
   backend: BackendConnection,
-  traits: SessionTraits,
-  watched: AuditedText | undefined,
+  text: string,
+  name: string,
+  inspected: Inspected,
 ): void {
-  if (traits.cannotBePreparedAgain) session.replies.push(Request.parse);
+  const { audited: watched } = inspected;
+  const traits = { ...traitsOfBeginning(text), cannotBePreparedAgain: name !== '' };
+  const end = Math.min(scanner.end, scanner.start + MAX_KEPT_DEFINITION_BYTES);
+  sendLongText(session, text, { ...inspected, traits, due: NO_SIGNALS }, scanner, end);
+  if (name !== '' && watched !== undefined) session.inspection.isOversized(name, watched);
+  if (name !== '') session.replies.push(Request.parse);
   else noteUnnamed(session, { ...OVERSIZED, traits, watched }, backend);
-  session.toBackend.add(buffer, start, end);
+  session.toBackend.add(scanner.buffer, scanner.start, scanner.end);
 }
 
 /** The organization has reached its memory limit for statements. The Parse is treated like one that is too large. */
@@ -211,11 +211,12 @@ function parseOverBudget(
   scanner: FrameScanner,
   backend: BackendConnection,
   name: string,
+  inspected: Inspected,
   prepared: UnnamedStatement,
 ): void {
   const { edits, traits, watched } = prepared;
-  if (name !== '' && watched !== undefined) recordOversized(session, name, watched);
-  inspectTraits(session, name === '' ? traits : { ...traits, cannotBePreparedAgain: true });
+  if (name !== '' && watched !== undefined) session.inspection.isOversized(name, watched);
+  sendText(session, name === '' ? inspected : { ...inspected, traits: { ...traits, cannotBePreparedAgain: true } });
   if (name === '') noteUnnamed(session, { ...prepared, definition: NO_NAME, isOversized: true }, backend);
   else session.replies.push(Request.parse, Disposition.forward, { undo: () => {}, edits });
   sendParse(session, scanner, name, prepared);
@@ -339,4 +340,23 @@ export function resolveStatement(
 
 function differs({ shape }: ServerStatement, { shape: told }: ServerStatement): boolean {
   return shape !== undefined && told !== undefined && !isSameShape(shape, told);
+}
+
+/** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
+export function preparedOf(
+  { traits, audited, sent, edits, signals, hasEscapes, deallocates }: Inspected,
+  text: string,
+  definition: Buffer,
+): UnnamedStatement {
+  const changed = sent !== text;
+  return {
+    definition: changed ? Buffer.concat([Buffer.from(sent, 'latin1'), definition.subarray(text.length)]) : definition,
+    changed,
+    traits,
+    edits,
+    signals,
+    hasEscapes,
+    deallocates,
+    watched: audited,
+  };
 }

@@ -30,12 +30,18 @@ export interface ParameterSignal {
   readonly signal: Signal;
 }
 
+/** A signal to a session of the same organization. */
+export interface DueSignal {
+  readonly processId: number;
+  readonly signal: Signal;
+}
+
 export interface Translated {
   readonly text: string;
   /** The signals that are sent with each Bind. */
   readonly signals: readonly ParameterSignal[];
-  /** Resolve when the signals that the text itself asks for have arrived. */
-  readonly sent: readonly Promise<void>[];
+  /** The signals that the text itself asks for. */
+  readonly due: readonly DueSignal[];
 }
 
 const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
@@ -56,15 +62,15 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
  */
 export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions): Translated {
   const signals: ParameterSignal[] = [];
-  const sent: Promise<void>[] = [];
-  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals, sent };
+  const due: DueSignal[] = [];
+  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals, due };
   const besideOthers = LISTED.test(text);
   const change = (code: string) =>
     code
       .split(SIGNAL_OF_OWN)
-      .map((part) => translatePart(part, ids, signals, sent, besideOthers))
+      .map((part) => translatePart(part, ids, signals, due, besideOthers))
       .join('');
-  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options), signals, sent };
+  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options), signals, due };
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);
@@ -72,14 +78,13 @@ const DEFINITIONS = new Set(['CREATE', 'ALTER']);
 const LISTED = /\bpg_stat_activity\b/i;
 const PROCESS_ID = /^'\d{8,10}'$/;
 
-function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], sent: Promise<void>[], besideOthers: boolean): string {
+function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[], besideOthers: boolean): string {
   if (SIGNAL_OF_OWN.test(code)) return code;
   return code
     .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
       const processId = Number(digits);
       if (ids.backendOf(processId) === undefined) return call;
-      const arrived = ids.signal(processId, signalOf(kind));
-      if (arrived !== undefined) sent.push(arrived);
+      due.push({ processId, signal: signalOf(kind) });
       return `(SELECT true AS ${name})`;
     })
     .replace(SIGNAL_OF_PARAMETER, (_, name: string, kind: string, digits: string) => {
@@ -105,23 +110,21 @@ function processIdOf(value: Buffer | null | undefined, format: number): number |
   return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
 }
 
-/** Sends the signals of a Bind whose statement calls `pg_cancel_backend($1)`. @returns resolve when these have arrived */
-export function sendSignals(
+/** The signals of a Bind whose statement calls `pg_cancel_backend($1)`. */
+export function parameterSignals(
   signals: readonly ParameterSignal[],
   { type, buffer, start, end, last }: FrameScanner,
-  ids: ProcessIds,
-): readonly Promise<void>[] {
-  if (signals.length === 0 || !last) return NO_SIGNALS;
+): readonly DueSignal[] {
+  if (!last) return NO_SIGNALS;
   const bind = decodeFrontendMessage(type, buffer.subarray(start + HEADER_BYTES, end));
   if (bind.name !== 'Bind') return NO_SIGNALS;
-  const sent: Promise<void>[] = [];
+  const due: DueSignal[] = [];
   for (const { parameter, signal } of signals) {
     const formats = bind.parameterFormats;
     const processId = processIdOf(bind.parameters[parameter - 1], formats[formats.length === 1 ? 0 : parameter - 1] ?? 0);
-    const arrived = processId === undefined ? undefined : ids.signal(processId, signal);
-    if (arrived !== undefined) sent.push(arrived);
+    if (processId !== undefined) due.push({ processId, signal });
   }
-  return sent;
+  return due;
 }
 
-const NO_SIGNALS: readonly Promise<void>[] = [];
+export const NO_SIGNALS: readonly never[] = [];

@@ -15,7 +15,7 @@ import type { ClientReceiver } from './client-connection.ts';
 import { DescribeReply, type Effect } from './client-statements.ts';
 import { answerLocally, awaitsReplies, forward, mustWaitForReplies } from './frontend-messages.ts';
 import { Reason } from './gate.ts';
-import { isLargeText, type RequestEnd, rewriteLarge } from './inspection.ts';
+import type { RequestEnd } from './inspection.ts';
 import { StateProbe, settingsChange } from './pins.ts';
 import { awaitsStrings } from './server-statements.ts';
 import { WireSession } from './wire-session.ts';
@@ -27,7 +27,7 @@ import { WireSession } from './wire-session.ts';
  * The life of a request:
  *
  *     receive     the client's bytes, cut anywhere                     clientData → #handleInput
- *     inspect     a large text is rewritten in slices first            isLargeText, rewriteLarge; forward → inspection
+ *     inspect     a large text is rewritten in slices first            #rewriteLarge; forward → Inspection
  *     check out   a backend that is free, or a shared one              #checkOut
  *     gate        the message waits for replies, settings or signals   mustWaitForReplies, Gate
  *     forward     the message goes to the backend, with server names   forward
@@ -109,7 +109,7 @@ export class Relay extends WireSession implements ClientReceiver {
       if (effect.statement !== undefined) effect.statement.proven = true;
     } else if (!isOurs) {
       const { batch } = subject as RequestEnd;
-      if (batch !== undefined) this.audit?.done(batch);
+      if (batch !== undefined) this.inspection.answered(batch);
     } else if (subject.own === 'probe') this.#probed(subject.probe);
     else if (subject.own === 'shape') subject.done();
   }
@@ -252,20 +252,20 @@ export class Relay extends WireSession implements ClientReceiver {
    * @returns false when the message, and all behind it, has to wait
    */
   #handleMessage(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
-    const { gate, services, link } = this;
-    if (services.rewriter !== undefined && isLargeText(this, scanner)) {
+    const { gate, services, link, inspection } = this;
+    if (services.rewriter !== undefined && inspection.isRewrittenInSlices(scanner)) {
       if (link.lease !== undefined && awaitsStrings(this, scanner)) {
         gate.hold(scanner.takeMessage());
         return false;
       }
-      rewriteLarge(this, scanner);
+      this.#rewriteLarge(scanner);
       return false;
     }
     let backend = link.lease?.backend;
     if (backend === undefined) {
       const isQuery = scanner.type === FrontendType.Query && scanner.first && this.refusal === undefined;
       if (!isQuery && answerLocally(this, scanner)) {
-        if (scanner.last) this.largeText = undefined;
+        if (scanner.last) inspection.isOver();
         return true;
       }
       backend = this.#checkOut(scanner, chunk);
@@ -276,8 +276,28 @@ export class Relay extends WireSession implements ClientReceiver {
       gate.hold(scanner.takeMessage());
       return false;
     }
-    if (scanner.last) this.largeText = undefined;
+    if (scanner.last) inspection.isOver();
     return true;
+  }
+
+  /** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
+  #rewriteLarge(scanner: FrameScanner): void {
+    const { client, gate } = this;
+    const size = scanner.end - scanner.start;
+    const input = scanner.takeMessage();
+    const message = input.subarray(0, size);
+    gate.holdFirst(input.subarray(size), Reason.rewriting);
+    gate.holdFirst(message, Reason.rewriting);
+    client.pause();
+    this.inspection.rewriteInSlices(message).then(
+      ({ rewritten, begin }) => {
+        if (this.isOver) return;
+        gate.replaceFirst(rewritten);
+        begin();
+        this.resumeInput();
+      },
+      (cause: unknown) => this.endByFailure(cause),
+    );
   }
 
   /** @returns undefined when there is no backend yet, for which the message, and all behind it, waits */

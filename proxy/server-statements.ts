@@ -8,6 +8,7 @@ import {
   bindMessage,
   CLOSE_UNNAMED_PORTAL,
   closeStatementMessage,
+  DISCARD_SEQUENCES,
   describeStatementMessage,
   EMPTY_DEFINITION,
   FLUSH,
@@ -18,7 +19,7 @@ import {
 } from '../src/protocol/frontend.ts';
 import type { Edits } from '../src/syntax/edits.ts';
 import { withExplicitEscapes } from '../src/syntax/scanner.ts';
-import type { SessionTraits } from '../src/syntax/session-traits.ts';
+import { NO_TRAITS, type SessionTraits } from '../src/syntax/session-traits.ts';
 import {
   type ClientStatements,
   DescribeReply,
@@ -28,6 +29,7 @@ import {
   shapeTold,
   type UnnamedStatement,
 } from './client-statements.ts';
+import type { Inspected } from './inspection.ts';
 import type { ClientNames, WireSession } from './wire-session.ts';
 
 const NO_NAME = Buffer.alloc(0);
@@ -232,7 +234,7 @@ export function describeStatement(session: WireSession, statement: ServerStateme
  * setting of the moment at which the message is its turn, and an earlier request may change that.
  */
 export function awaitsStrings(session: WireSession, { type, buffer, start, end }: FrameScanner): boolean {
-  if (!session.mayChangeStrings || session.largeText !== undefined) return false;
+  if (!session.mayChangeStrings || session.inspection.isLong) return false;
   if (type !== FrontendType.Query && type !== FrontendType.Parse) return false;
   const textStart = type === FrontendType.Query ? start + HEADER_BYTES : stringEnd(buffer, start + HEADER_BYTES, end) + 1;
   const text = buffer.subarray(textStart, end);
@@ -391,7 +393,7 @@ export function preparePlaceholder(session: WireSession, name: string, backend: 
  * because its table was dropped, does not affect the others.
  * @param isAlone the SQL must not see any other prepared statement
  */
-export function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean, isCompared = false): void {
+function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean, isCompared = false): void {
   const { statements, replies, clientNames } = session;
   const { staleNames, prepared } = backend.session;
   const isApart = !session.isUnsynced;
@@ -534,7 +536,7 @@ function prepareUnderClientName(
 }
 
 /** A Sync whose reply the client does not see. */
-export function skipSync({ replies, toBackend }: WireSession): void {
+function skipSync({ replies, toBackend }: WireSession): void {
   replies.push(Request.sync, Disposition.skip);
   toBackend.insert(SYNC);
 }
@@ -595,4 +597,101 @@ export function renewStatement(session: WireSession, name: string, statement: Na
   const server = serverStatementOf(session, first.definition, first.context !== undefined, first.hasEscapes);
   session.statements.set(name, { ...rest, server });
   return server;
+}
+
+/*
+ * What Postern sends ahead of a statement: it discards the sequence values of others, and prepares what SQL finds under the client's
+ * own names.
+ */
+
+/** The next message sends this text. */
+export function sendText(session: WireSession, inspected: Inspected): void {
+  const { traits } = inspected;
+  if (traits !== NO_TRAITS) discardForeignSequences(session, traits);
+  session.inspection.apply(inspected);
+  if (traits !== NO_TRAITS) prepareNamed(session, traits);
+}
+
+/** As {@link sendText}, for a text that is too long to be inspected as a whole. */
+export function sendLongText(session: WireSession, text: string, inspected: Inspected, scanner: FrameScanner, end: number): void {
+  discardForeignSequences(session, inspected.traits);
+  session.inspection.applyBeginning(text, inspected);
+  prepareNamed(session, inspected.traits);
+  session.inspection.goesOn(scanner, end);
+}
+
+/** The next message executes a statement with these traits, which has been inspected before. */
+export function sendTraits(session: WireSession, traits: SessionTraits | undefined): void {
+  if (traits === undefined || traits === NO_TRAITS) return;
+  discardForeignSequences(session, traits);
+  session.inspection.notice(traits);
+  prepareNamed(session, traits);
+}
+
+function discardForeignSequences(session: WireSession, traits: SessionTraits): void {
+  const { backend } = session;
+  if (backend?.session.hasOthersSequenceValues && mustDiscardSequences(session, traits)) discardSequences(session, backend);
+}
+
+function prepareNamed(session: WireSession, traits: SessionTraits): void {
+  const { backend, replies, status, inspection, clientNames } = session;
+  const isFailed = status === 'E' && replies.length === 0;
+  if (!traits.namesPrepared || backend === undefined || isFailed) return;
+  if (clientNames?.state === 'ready') clientNames.state = 'used';
+  else prepareUnderClientNames(session, backend, traits.listsPrepared);
+  // EXECUTE may run any of them.
+  for (const [, named] of statementsForSql(session.statements)) if (named.traits !== NO_TRAITS) inspection.notice(named.traits);
+}
+
+/**
+ * What Postern sends ahead of a statement must not become part of the client's pipeline: an Execute there opens an implicit
+ * transaction block, in which a procedure cannot commit, and PostgreSQL 18 loses what a Query does (a statement that fails makes
+ * it ignore the client's messages besides). So a pipeline that has executed nothing yet is ended before, and begins anew behind.
+ * Nothing can tell: Close, Parse and Describe leave nothing open, and a Query ends the portals that a Bind has made. Whether the
+ * pipeline has failed must be known first, as its Query would run otherwise.
+ * @param endsPortals the message is a Query or a FunctionCall
+ * @returns whether the message has to wait until what was sent before it has been answered
+ */
+export function mustEndPipeline(session: WireSession, traits: SessionTraits, endsPortals = false): boolean {
+  const { backend, replies, toBackend } = session;
+  const { batch, missingSync } = replies;
+  // What it has waited for is there.
+  if (session.clientNames?.state === 'awaited') return false;
+  session.awaitsAll = false;
+  if (traits === NO_TRAITS || backend === undefined || session.unsyncedBatch !== batch || session.status !== 'I') return false;
+  if (missingSync !== 'none' || session.executedBatch === batch || (session.boundBatch === batch && !endsPortals)) return false;
+  if (!sendsAhead(session, traits, backend)) return false;
+  if (replies.length > 0) {
+    session.awaitsAll = true;
+    toBackend.insert(FLUSH);
+    return true;
+  }
+  skipSync(session);
+  session.unsyncedBatch = NONE;
+  return false;
+}
+
+function sendsAhead(session: WireSession, traits: SessionTraits, { session: { hasOthersSequenceValues } }: BackendConnection): boolean {
+  return (hasOthersSequenceValues && mustDiscardSequences(session, traits)) || traits.namesPrepared;
+}
+
+/** A session must not see the sequence values of others. */
+function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SessionTraits): boolean {
+  return readsSequenceState || isTruncated || (advancesSequences && pins.maySequencesBeAskedFor);
+}
+
+/**
+ * Discards the sequence values of other sessions, even in the middle of a client's pipeline. The client's unnamed statement
+ * and portals remain.
+ */
+function discardSequences(session: WireSession, backend: BackendConnection): void {
+  const { replies, toBackend } = session;
+  const undo = () => {
+    backend.session.hasOthersSequenceValues = true;
+  };
+  backend.session.hasOthersSequenceValues = false;
+  replies.push(Request.parse, Disposition.skip, { undo });
+  for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) replies.push(kind, Disposition.skip);
+  toBackend.insert(DISCARD_SEQUENCES);
+  if (!session.isUnsynced) skipSync(session);
 }

@@ -7,11 +7,12 @@ import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
 import { Deadline } from '../src/runtime/event-loop.ts';
-import { type DdlAudit, type LargeText, MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
+import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
 import { BackendLink, Checkout } from './checkout.ts';
 import { ClientStatements, PendingNames, type ShapeQuestion } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import { Gate, Reason } from './gate.ts';
+import { Inspection } from './inspection.ts';
 import type { Pins } from './pins.ts';
 import type { ShownRows } from './reply-rewriting.ts';
 import type { RelayEnd, SessionServices } from './session-services.ts';
@@ -123,6 +124,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   readonly link: BackendLink;
   readonly checkout: Checkout;
   readonly inFlight: RequestInFlight;
+  readonly inspection = new Inspection(this);
 
   /* What the client has prepared and has been told. */
   readonly statements: ClientStatements;
@@ -146,9 +148,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   /** The parameters that the client has been told since; undefined while these are those of its login. */
   reported: ReportedParameters | undefined;
-  /** Undefined while none of the client's statements may belong in the audit log. */
-  audit: DdlAudit | undefined;
-
   readonly counting = new StatementCounting(this);
 
   /* The input that is being forwarded. */
@@ -172,8 +171,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
    * `none`: its statements have traits, are audited, or are unnamed on the server, too.
    */
   timed: ServerStatement | 'text' | 'none' = 'text';
-  /** A text that is too long to be inspected at once, while it is forwarded. */
-  largeText: LargeText | undefined;
   /** Why there was no backend for the request that comes next. `told`: the client knows, and its messages up to the next Sync are ignored. */
   refusal: ServiceError | 'told' | undefined;
 
@@ -236,6 +233,10 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   abstract runElsewhere(isCanceled: boolean): void;
   /** The session's request and those behind it have been answered: the session has the backend for itself again. */
   abstract tookOver(): void;
+
+  defaultsChange(): void {
+    effectsOf(this).defaultsChanged = true;
+  }
 
   /** The backend that the session has at the moment. */
   get backend(): BackendConnection | undefined {
