@@ -19,11 +19,11 @@ import { EMPTY_DEFINITION, parseMessage, SYNC } from '../src/protocol/frontend.t
 import type { Tenant } from '../src/router/lease.ts';
 import type { Edits } from '../src/syntax/edits.ts';
 import { isOwn } from './checkout.ts';
-import { DescribeReply, type Effect, StringsReply } from './client-statements.ts';
+import { DescribeReply, type Effect } from './client-statements.ts';
 import { Reason } from './gate.ts';
 import type { RequestEnd } from './inspection.ts';
 import { errorForClient, noticeForClient, notificationForClient, SHOWN_ROW_MAX_BYTES, type ShownRows } from './reply-rewriting.ts';
-import { isMissing, NameParse, refusalOf, ShapeChanged, STALE_PLAN } from './server-statements.ts';
+import { isMissing, NameParse, ShapeChanged, STALE_PLAN } from './server-statements.ts';
 import { type CommandEffects, effectsOf, ReportedParameters, type WireSession } from './wire-session.ts';
 
 /*
@@ -154,7 +154,7 @@ function receiveNotification(session: WireSession, scanner: FrameScanner): void 
  * ReadyForQuery of that one. A block of the client's own remains open.
  */
 function endJoined(session: WireSession, scanner: FrameScanner): void {
-  const { replies, toBackend, backend, names } = session;
+  const { replies, toBackend, backend, statements } = session;
   passOn(session, scanner, false);
   replies.receive(scanner.type);
   if (backend !== undefined) backend.session.unnamed = undefined;
@@ -163,7 +163,7 @@ function endJoined(session: WireSession, scanner: FrameScanner): void {
   replies.push(Request.sync);
   toBackend.insert(SYNC);
   toBackend.flush();
-  names.waitForAll();
+  statements.waitForAll();
 }
 
 function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
@@ -205,7 +205,7 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
   const seen = buffer.subarray(start + HEADER_BYTES, end);
   const said = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
   const refused = replies.subject instanceof ShapeChanged && isMissing(said) ? replies.subject : undefined;
-  const refusal = refused === undefined ? refusalOf(session, said) : STALE_PLAN;
+  const refusal = refused === undefined ? statements.refusalOf(said) : STALE_PLAN;
   const isRefused = refusal !== undefined;
   const fields = refusal ?? said;
   if (replies.subject instanceof NameParse) replies.subject.failed(said);
@@ -241,7 +241,10 @@ function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: 
  * Whether the request can run again instead of reporting the error. The client must not see that a statement which Postern
  * prepared has become invalid, nor that a cancel request for another client has hit its request.
  */
-function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link, replies }: WireSession, error: ErrorFields): boolean {
+function canRunAgain(
+  { inFlight, attempt, statements: { usesRepeated }, toClient, link, replies }: WireSession,
+  error: ErrorFields,
+): boolean {
   if (!inFlight.isUnanswered) return false;
   // Only once, because a client's function can raise the same error.
   if (isServerStatementMissing(error)) return attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
@@ -329,8 +332,8 @@ function insertParameter({ toClient }: WireSession, parameter: string, value: st
 function receiveRow(session: WireSession, scanner: FrameScanner): void {
   const { replies, pins } = session;
   const { buffer, start, end, last } = scanner;
-  const asked = replies.skipping ? session.question?.reply : undefined;
-  if (asked instanceof StringsReply && !asked.isOver) {
+  const asked = replies.skipping ? session.statements.awaitedStrings : undefined;
+  if (asked !== undefined) {
     asked.row(buffer.subarray(start + HEADER_BYTES, end));
     passOn(session, scanner, false);
     return;
@@ -435,15 +438,14 @@ function applyEffects(session: WireSession, effects: CommandEffects): void {
 function allDeallocated(session: WireSession): void {
   const effects = effectsOf(session);
   if (effects.allDeallocated) return;
-  session.statements.clear();
-  session.backend?.session.prepared.clear();
+  session.statements.allDeallocated();
   reapplyEffects(session);
   effects.allDeallocated = session.replies.length > 0;
 }
 
 /** From now on SQL may define the name again. Postern must not close such a statement, so the name is not stale any more. */
 function nameDeallocated(session: WireSession, name: string): void {
-  session.statements.delete(name);
+  session.statements.deallocated(name);
   reapplyEffects(session);
   session.backend?.session.staleNames.delete(name);
 }

@@ -16,19 +16,19 @@ import { queryMessage } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT } from '../src/router/router.ts';
 import { UNNAMED_OPTIONS } from '../src/syntax/session-traits.ts';
-import type { ClientStatements, DescribeReply, PendingNames } from './client-statements.ts';
+import type { DescribeReply } from './client-statements.ts';
 import { type Gate, Reason } from './gate.ts';
 import { makeOptions, type Pins, type StateProbe, settingsChange } from './pins.ts';
 import type { SessionServices } from './session-services.ts';
 import { type RequestInFlight, shareableRequest } from './sharing.ts';
+import type { Statements } from './statements.ts';
 import { type Sink, WriteBuffer } from './write-buffer.ts';
 
 /** The parts of the session that a checkout needs. */
 interface CheckoutSession {
   readonly services: SessionServices;
   readonly pins: Pins;
-  readonly statements: ClientStatements;
-  readonly names: PendingNames;
+  readonly statements: Statements;
   readonly gate: Gate;
   readonly inFlight: RequestInFlight;
   readonly link: BackendLink;
@@ -134,10 +134,10 @@ export class Checkout implements WaitingClient {
 
   /** The shareable request that a chunk from the client contains, if it is one. */
   #shareable(chunk: Buffer): ShareableRequest | undefined {
-    const { services, statements, names, pins } = this.#session;
+    const { services, statements, pins } = this.#session;
     const { parseCache, registry } = services;
     const { context, settings, customOptions } = pins;
-    if (!pins.isShareable || context === undefined || names.mayAllBeGone) return undefined;
+    if (!pins.isShareable || context === undefined || statements.mayAllBeGone) return undefined;
     return shareableRequest(chunk, { statements, parseCache, registry, settings, customOptions, context });
   }
 

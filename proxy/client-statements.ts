@@ -734,14 +734,10 @@ export function shapeOf(unnamed: UnnamedStatement, batch: number): DescribeReply
   });
 }
 
-interface DescribingSession {
-  readonly statements: { readonly unnamed: UnnamedStatement | undefined };
-  readonly replies: { readonly batch: number };
-}
-
 /** As {@link shapeOf}, for a Describe of the unnamed portal. */
 export function shapeOfPortal(
-  { statements: { unnamed }, replies: { batch } }: DescribingSession,
+  unnamed: UnnamedStatement | undefined,
+  batch: number,
   { buffer, start, end }: FrameScanner,
 ): DescribeReply | undefined {
   const nameStart = start + HEADER_BYTES + 1;

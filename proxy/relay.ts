@@ -13,11 +13,10 @@ import { receiveReplies, settingsRestored } from './backend-messages.ts';
 import { isOwn } from './checkout.ts';
 import type { ClientReceiver } from './client-connection.ts';
 import { DescribeReply, type Effect } from './client-statements.ts';
-import { answerLocally, awaitsReplies, forward, mustWaitForReplies } from './frontend-messages.ts';
+import { answerLocally, forward } from './frontend-messages.ts';
 import { Reason } from './gate.ts';
 import type { RequestEnd } from './inspection.ts';
 import { StateProbe, settingsChange } from './pins.ts';
-import { awaitsStrings } from './server-statements.ts';
 import { WireSession } from './wire-session.ts';
 
 /**
@@ -29,7 +28,7 @@ import { WireSession } from './wire-session.ts';
  *     receive     the client's bytes, cut anywhere                     clientData → #handleInput
  *     inspect     a large text is rewritten in slices first            #rewriteLarge; forward → Inspection
  *     check out   a backend that is free, or a shared one              #checkOut
- *     gate        the message waits for replies, settings or signals   mustWaitForReplies, Gate
+ *     gate        the message waits for replies, settings or signals   Statements.mustWait, Gate
  *     forward     the message goes to the backend, with server names   forward
  *     reply       the backend's bytes go to the client                 data
  *     settle      all that was asked has been answered                 #answered → #settle
@@ -100,7 +99,7 @@ export class Relay extends WireSession implements ClientReceiver {
 
   override done(request: RequestKind, subject: unknown): void {
     const isOurs = subject !== undefined && isOwn(subject);
-    if (request === Request.query && !isOurs) this.#unnamedDestroyed();
+    if (request === Request.query && !isOurs) this.statements.queryDone();
     if (subject === undefined) return;
     if (hasEffect(request)) {
       if (this.effects !== undefined) this.effects.allDeallocated = false;
@@ -120,7 +119,7 @@ export class Relay extends WireSession implements ClientReceiver {
     else if (subject !== undefined && hasEffect(request)) {
       if (effects !== undefined) effects.allDeallocated = false;
       (subject as Effect).undo(failed);
-    } else if (request === Request.query) statements.unnamedUndone(undefined, false);
+    } else if (request === Request.query) statements.queryDropped();
   }
 
   /* What a step has waited for. */
@@ -190,12 +189,6 @@ export class Relay extends WireSession implements ClientReceiver {
     void this.link.holdBackUntil(this.cancel()).then(() => this.continueInput());
   }
 
-  /** A Query has destroyed the unnamed statement. */
-  #unnamedDestroyed(): void {
-    const { statements } = this;
-    if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) statements.unnamedSettled(undefined);
-  }
-
   #probed(probe: StateProbe): void {
     const { pins, backend } = this;
     const facts = probe.facts();
@@ -213,7 +206,7 @@ export class Relay extends WireSession implements ClientReceiver {
     const wasIdle = replies.length === 0;
     const isFirst = wasIdle && this.status === 'I' && !this.isUnsynced && scanner.last && scanner.held === undefined;
     const { batch } = replies;
-    this.usesRepeated = false;
+    this.statements.inputBegins();
     this.timed = 'text';
     let handled = 0;
     try {
@@ -254,7 +247,7 @@ export class Relay extends WireSession implements ClientReceiver {
   #handleMessage(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
     const { gate, services, link, inspection } = this;
     if (services.rewriter !== undefined && inspection.isRewrittenInSlices(scanner)) {
-      if (link.lease !== undefined && awaitsStrings(this, scanner)) {
+      if (link.lease !== undefined && this.statements.awaitsStrings(scanner)) {
         gate.hold(scanner.takeMessage());
         return false;
       }
@@ -271,7 +264,7 @@ export class Relay extends WireSession implements ClientReceiver {
       backend = this.#checkOut(scanner, chunk);
       if (backend === undefined) return false;
     }
-    const isHeld = mustWaitForReplies(this, scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(Reason.settings));
+    const isHeld = this.statements.mustWait(scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(Reason.settings));
     if (isHeld || !forward(this, scanner, backend)) {
       gate.hold(scanner.takeMessage());
       return false;
@@ -440,7 +433,7 @@ export class Relay extends WireSession implements ClientReceiver {
   override continueInput(): void {
     const { gate } = this;
     if (gate.input === undefined || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.backendBuffer) && this.#isBackendFull())) return;
-    if (!awaitsReplies(this)) this.resumeInput();
+    if (!this.statements.isWaiting) this.resumeInput();
   }
 
   /** Goes on with input that has waited. */

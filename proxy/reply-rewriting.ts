@@ -37,7 +37,7 @@ export function errorForClient(
     rewriter,
     statements,
     edits,
-  }: { readonly rewriter: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: Edits },
+  }: { readonly rewriter: SchemaRewriter | undefined; readonly statements: Pick<ClientStatements, 'nameOf'>; readonly edits: Edits },
 ): Buffer {
   const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => statements.nameOf(server));
   if (rewriter === undefined) return rewriteBody(message, name);

@@ -32,9 +32,11 @@ class WireRequest implements ShareableRequest {
   }
 }
 
+type NamedStatements = Pick<ClientStatements, 'get'>;
+
 /** What is known where a request comes from. */
 interface ShareableContext {
-  readonly statements: ClientStatements;
+  readonly statements: NamedStatements;
   readonly parseCache: ParseCache;
   readonly registry: StatementRegistry;
   readonly settings: Settings;
@@ -86,7 +88,7 @@ function shareableExtendedQuery(chunk: Buffer, from: ShareableContext): Shareabl
 }
 
 /** A stand-in may be used only if it was prepared for these settings. */
-function boundStatement(chunk: Buffer, start: number, statements: ClientStatements, context: string): ServerStatement | undefined {
+function boundStatement(chunk: Buffer, start: number, statements: NamedStatements, context: string): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
   const statement = end <= start ? undefined : statements.get(chunk.toString('latin1', start, end));
   if (statement === undefined || statement.traits !== NO_TRAITS) return undefined;

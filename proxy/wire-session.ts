@@ -4,20 +4,20 @@ import type { BackendConnection, BackendReceiver } from '../src/backend/connecti
 import { type ReplyListener, ReplyQueue, type RequestKind } from '../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
-import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
+import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
 import { Deadline } from '../src/runtime/event-loop.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
 import { BackendLink, Checkout } from './checkout.ts';
-import { ClientStatements, PendingNames, type ShapeQuestion } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import { Gate, Reason } from './gate.ts';
 import { Inspection } from './inspection.ts';
 import type { Pins } from './pins.ts';
-import type { ShownRows } from './reply-rewriting.ts';
+import type { SentText } from './server-statements.ts';
 import type { RelayEnd, SessionServices } from './session-services.ts';
 import { RequestInFlight } from './sharing.ts';
 import { StatementCounting } from './statement-counting.ts';
+import { Statements } from './statements.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
 /** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
@@ -32,12 +32,6 @@ const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P:
 
 const NEVER = -1;
 const STRINGS = 'standard_conforming_strings';
-
-interface SentText {
-  text: string | Buffer | undefined;
-  isWhole: boolean;
-  batch: number;
-}
 
 /**
  * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
@@ -63,27 +57,6 @@ export interface CommandEffects {
   allDeallocated: boolean;
   /** Effects that have been noted again since the last chunk began. */
   reapplied: number;
-}
-
-/** Portals that need special treatment. Names are Latin-1 strings. */
-export interface SpecialPortals {
-  /** The portal whose execution deallocates all prepared statements. */
-  deallocating: string | undefined;
-  /** The portal bound last, if its rows are changed for the client. */
-  shown: { readonly portal: string; readonly rows: ShownRows } | undefined;
-  /** A Bind since the last Query or Sync has replaced the unnamed portal that a failed Query may have left. */
-  replacesDangling: boolean;
-}
-
-/** What SQL finds under the client's own names. */
-export interface ClientNames {
-  readonly names: Set<string>;
-  /** The batch for which they were prepared. */
-  readonly batch: number;
-  /** Those that fail when SQL executes them, with the errors. */
-  readonly refusals: Map<string, ErrorFields> | undefined;
-  /** `awaited`: the SQL waits until they have been compared with what the client was told; `ready`: they have been. */
-  state: 'awaited' | 'ready' | 'used';
 }
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
@@ -127,8 +100,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   readonly inspection = new Inspection(this);
 
   /* What the client has prepared and has been told. */
-  readonly statements: ClientStatements;
-  readonly names: PendingNames;
+  readonly statements: Statements;
   /** ParameterStatus values as the client knows them from its login. */
   readonly startParameters: ReadonlyMap<string, string>;
 
@@ -157,15 +129,8 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   unknownStringsBatch = NEVER;
   /** How the server reads strings in the rest of a batch, which it has been asked in its middle. */
   learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
-  /** The last batch in which a portal was bound, and the last in which one was executed. */
-  boundBatch = NEVER;
-  executedBatch = NEVER;
   /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
   joinedBatch = NEVER;
-  /** The next message waits until all before it has been answered. */
-  awaitsAll = false;
-  /** A statement was used that Postern has prepared itself. */
-  usesRepeated = false;
   /**
    * Whose latency is measured if the input is a single request: that of the Query's text, or of the statement bound last.
    * `none`: its statements have traits, are audited, or are unnamed on the server, too.
@@ -174,15 +139,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   /** Why there was no backend for the request that comes next. `told`: the client knows, and its messages up to the next Sync are ignored. */
   refusal: ServiceError | 'told' | undefined;
 
-  /** For the list of sessions: the text sent last, as Latin-1, or the definition bound last. The batch tells whether it may be running. */
   readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
-
-  /* Prepared statements and portals on the backend at hand. */
-  /** The client's names under which its statements have been prepared, and in which batch. */
-  clientNames: ClientNames | undefined;
-  /** What the backend was asked last before a message could be sent. */
-  question: ShapeQuestion | undefined;
-  portals: SpecialPortals | undefined;
 
   /* The replies that are being received. */
   attempt: Attempt = 'first';
@@ -202,8 +159,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
     this.clientScanner = new FrameScanner(services.rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, services.bufferBudget);
     this.toClient = new WriteBuffer(client);
     this.replies = new ReplyQueue(this);
-    this.statements = new ClientStatements(services.statementMemory, this);
-    this.names = new PendingNames(this.statements, this.replies);
+    this.statements = new Statements(this);
     this.startParameters = parameters;
     this.sharesTexts = parameters.get(STRINGS) !== 'off';
     pins.startStrings = parameters.get(STRINGS);

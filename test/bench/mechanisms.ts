@@ -86,9 +86,9 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'local-parse',
     about: 'answering a named Parse without a backend: for clients that wait for it while others of theirs have all backends',
     replacement: {
-      module: 'proxy/frontend-messages.js',
-      text: 'function prepareWithoutBackend(session, { buffer, start, end, length, last }) {',
-      by: 'function prepareWithoutBackend(session, { buffer, start, end, length, last }) { return false;',
+      module: 'proxy/statements.js',
+      text: 'prepareWithoutBackend({ buffer, start, end, length, last }) {',
+      by: 'prepareWithoutBackend({ buffer, start, end, length, last }) { return false;',
     },
   },
   {
