@@ -106,8 +106,7 @@ export interface InspectedSession {
   readonly standardConformingStrings: boolean;
   /** The request has traits, so its latency is not measured. */
   timed: unknown;
-  /** A statement is sent that may change the defaults for new sessions. */
-  defaultsChange(): void;
+  readonly received: { defaultsChange(): void };
   continueInput(): void;
 }
 
@@ -189,7 +188,7 @@ export class Inspection {
     const { pins } = this.#session;
     this.#session.timed = 'none';
     pins.statementSeen(traits);
-    if (traits.changesDefaults) this.#session.defaultsChange();
+    if (traits.changesDefaults) this.#session.received.defaultsChange();
     if (traits.seedsRandom) pins.keep('seed');
     if (traits.cannotBePreparedAgain) pins.keep('oversized');
   }

@@ -36,7 +36,7 @@ export interface DueSignal {
   readonly signal: Signal;
 }
 
-export interface Translated {
+interface Translated {
   readonly text: string;
   /** The signals that are sent with each Bind. */
   readonly signals: readonly ParameterSignal[];

@@ -1,21 +1,15 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../src/backend/connection.ts';
-import { Request, type RequestKind } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE } from '../src/protocol/backend.ts';
 import type { FrameScanner } from '../src/protocol/framing.ts';
 import { FrontendType, queryMessage } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { joined } from '../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
-import { receiveReplies, settingsRestored } from './backend-messages.ts';
-import { isOwn } from './checkout.ts';
 import type { ClientReceiver } from './client-connection.ts';
-import { DescribeReply, type Effect } from './client-statements.ts';
 import { answerLocally, forward } from './frontend-messages.ts';
 import { Reason } from './gate.ts';
-import type { RequestEnd } from './inspection.ts';
 import { StateProbe, settingsChange } from './pins.ts';
 import { WireSession } from './wire-session.ts';
 
@@ -58,7 +52,7 @@ export class Relay extends WireSession implements ClientReceiver {
   clientDrained(): void {
     this.services.bufferBudget.toClient(0);
     this.backend?.resume();
-    if (this.gate.isClosed(Reason.reader) && !this.isBusy) this.checkInAgain();
+    if (this.gate.isClosed(Reason.reader) && !this.isBusy) this.#checkInAgain();
   }
 
   clientEnded(): void {
@@ -90,38 +84,6 @@ export class Relay extends WireSession implements ClientReceiver {
     this.endWithoutBackend();
   }
 
-  /* The replies that are owed. */
-
-  override simulate(request: RequestKind): void {
-    const { attempt, toClient } = this;
-    if (attempt !== 'discarded') toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
-  }
-
-  override done(request: RequestKind, subject: unknown): void {
-    const isOurs = subject !== undefined && isOwn(subject);
-    if (request === Request.query && !isOurs) this.statements.queryDone();
-    if (subject === undefined) return;
-    if (hasEffect(request)) {
-      if (this.effects !== undefined) this.effects.allDeallocated = false;
-      const effect = subject as Effect;
-      effect.done?.();
-      if (effect.statement !== undefined) effect.statement.proven = true;
-    } else if (!isOurs) {
-      const { batch } = subject as RequestEnd;
-      if (batch !== undefined) this.inspection.answered(batch);
-    } else if (subject.own === 'probe') this.#probed(subject.probe);
-    else if (subject.own === 'shape') subject.done();
-  }
-
-  override dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    const { effects, statements } = this;
-    if (subject instanceof DescribeReply) subject.dropped();
-    else if (subject !== undefined && hasEffect(request)) {
-      if (effects !== undefined) effects.allDeallocated = false;
-      (subject as Effect).undo(failed);
-    } else if (request === Request.query) statements.queryDropped();
-  }
-
   /* What a step has waited for. */
 
   /** The client's next request is answered with this error, unless the error ends the session. */
@@ -134,7 +96,8 @@ export class Relay extends WireSession implements ClientReceiver {
     this.resumeInput();
   }
 
-  override checkInAgain(): void {
+  /** Tries a checkin again. */
+  #checkInAgain(): void {
     this.#settle();
     this.continueInput();
   }
@@ -187,13 +150,6 @@ export class Relay extends WireSession implements ClientReceiver {
   /** As {@link cancel}, but the service cancels: what the client sends meanwhile waits, so that the cancel request does not hit it. */
   stop(): void {
     void this.link.holdBackUntil(this.cancel()).then(() => this.continueInput());
-  }
-
-  #probed(probe: StateProbe): void {
-    const { pins, backend } = this;
-    const facts = probe.facts();
-    pins.probed(facts);
-    backend?.session.settingsMade(facts.settings);
   }
 
   /**
@@ -312,7 +268,7 @@ export class Relay extends WireSession implements ClientReceiver {
     const isFollowed = shared?.isAwaited === true;
     let rest: Buffer | undefined;
     try {
-      rest = receiveReplies(this, chunk, isFollowed);
+      rest = this.received.receive(chunk, isFollowed);
     } catch (error) {
       if (!(error instanceof ServiceError))
         this.services.observe({ name: 'service.failure', message: 'a wire session failed', cause: error });
@@ -326,7 +282,7 @@ export class Relay extends WireSession implements ClientReceiver {
     if (gate.reasons !== 0 && gate.isClosed(Reason.replyPart)) this.#receiveMoreSoon();
     if (link.cancels?.due !== undefined) link.cancels.sendIfDue();
     if (replies.length === 0) this.#answered();
-    else if (!this.isOver && !this.#holdsBackReply()) toClient.flushPart(!this.backendScanner.last);
+    else if (!this.isOver && !this.#holdsBackReply()) toClient.flushPart(this.received.isAmidMessage);
     if (client.writableLength > HIGH_WATER_BYTES && !this.isOver && !link.isQueued) this.backend?.pause();
     // The rest is copied, because the chunk's memory may be read into again. It is short.
     if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
@@ -355,11 +311,10 @@ export class Relay extends WireSession implements ClientReceiver {
 
   /** All that was asked has been answered. */
   #answered(): void {
-    const { link, pins, services, sentText, attempt } = this;
+    const { link, pins, services, sentText, received } = this;
     const isOver = this.ending !== undefined && this.isOver;
-    const runsAgain = attempt === 'discarded';
+    const runsAgain = isOver ? received.isDiscarded : received.takeDiscarded();
     sentText.text = undefined;
-    if (!isOver) this.attempt = runsAgain ? 'second' : 'first';
     const isCanceled = link.cancels?.isAsked === true;
     const isDone = runsAgain || isOver;
     if (link.shared !== undefined) {
@@ -381,7 +336,7 @@ export class Relay extends WireSession implements ClientReceiver {
 
   /** Runs a request again, on a backend of its own: it has delayed others, or a cancel request for another client has hit it. */
   #runAgain(): void {
-    if (this.attempt === 'discarded') this.attempt = 'second';
+    if (this.received.isDiscarded) this.received.takeDiscarded();
     const { bytes } = this.inFlight;
     if (bytes !== undefined) this.#handleInput(bytes, false);
   }
@@ -400,16 +355,15 @@ export class Relay extends WireSession implements ClientReceiver {
 
   /** Finds out what the session holds, checks the backend in, or keeps it. */
   #settleBackend(): void {
-    const { link, pins, gate, ending } = this;
+    const { link, pins, ending } = this;
     if (link.lease === undefined || ending?.isOver === true || this.status !== 'I' || this.isUnsynced) return;
     if (!this.clientScanner.last) return;
     if (!this.#isCheckinDone()) return;
     pins.settingsState = 'settled';
-    if (this.reported !== undefined || gate.reasons !== 0) settingsRestored(this);
+    this.received.settingsRestored();
     if (ending !== undefined && this.endedAtRest()) return;
     if ((pins.reasons.size > 0 && link.isPinned()) || !this.#mayWaitForReader()) return;
-    if (this.effects?.defaultsChanged === true) this.services.defaultsChanged();
-    this.effects = undefined;
+    if (this.received.takeDefaultsChanged()) this.services.defaultsChanged();
     link.end();
     if (this.client.isPaused()) this.#resumeClient();
   }
@@ -546,7 +500,7 @@ export class Relay extends WireSession implements ClientReceiver {
     const { lease } = link;
     void event.then(
       () => {
-        if (link.lease === lease && replies.length === 0) this.checkInAgain();
+        if (link.lease === lease && replies.length === 0) this.#checkInAgain();
       },
       () => {},
     );
@@ -556,11 +510,6 @@ export class Relay extends WireSession implements ClientReceiver {
 /** Errors that end the session, and not only the request. */
 function isFinal({ kind }: ServiceError): boolean {
   return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
-}
-
-/** Requests that change the client's statements or portals. */
-function hasEffect(request: RequestKind): boolean {
-  return request === Request.parse || request === Request.bind || request === Request.close;
 }
 
 /** When more bytes than this wait to be written to one side, the other side is not read. */

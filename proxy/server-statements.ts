@@ -146,10 +146,8 @@ export interface StatementsSession extends InspectedSession {
   readonly mayChangeStrings: boolean;
   unsyncedBatch: number;
   unknownStringsBatch: number;
-  joinedBatch: number;
   learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
   timed: ServerStatement | 'text' | 'none';
-  statementCount: number;
 }
 
 /**

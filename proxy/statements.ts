@@ -115,6 +115,9 @@ export class Statements {
   #portals: SpecialPortals | undefined;
   /** A statement was used that Postern has prepared itself. */
   #usesRepeated = false;
+  /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
+  #joinedBatch = NONE;
+  #count = 0;
 
   constructor(session: StatementsSession) {
     this.#session = session;
@@ -154,6 +157,16 @@ export class Statements {
     return this.#server.refusalOf(error);
   }
 
+  /** How many statements the client has had executed. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Whether a Query or FunctionCall that has come behind extended-protocol messages, without a Sync between, is being answered. */
+  get isAnsweringJoined(): boolean {
+    return this.#joinedBatch === this.#session.replies.oldestBatch;
+  }
+
   /* Whether the client's next message has to wait. */
 
   /** Whether the scanner's message has to wait until earlier requests have been answered. */
@@ -165,7 +178,7 @@ export class Statements {
     return (
       this.#server.awaitsStrings(scanner) ||
       this.#followsReset(scanner) ||
-      (session.joinedBatch >= replies.oldestBatch && this.#names.waitForAll()) ||
+      (this.#joinedBatch >= replies.oldestBatch && this.#names.waitForAll()) ||
       this.#names.mustWait(scanner)
     );
   }
@@ -236,9 +249,8 @@ export class Statements {
   }
 
   #countStatement(): void {
-    const session = this.#session;
-    session.statementCount += 1;
-    session.services.usage.statements += 1;
+    this.#count += 1;
+    this.#session.services.usage.statements += 1;
   }
 
   /** Notes that an extended-protocol message will be answered. */
@@ -252,7 +264,7 @@ export class Statements {
   #noteJoined(): void {
     const session = this.#session;
     const { replies } = session;
-    if (session.unsyncedBatch === replies.batch || replies.missingSync === 'ignored') session.joinedBatch = replies.batch;
+    if (session.unsyncedBatch === replies.batch || replies.missingSync === 'ignored') this.#joinedBatch = replies.batch;
   }
 
   /** A Query also destroys the unnamed statement, of the client and of the backend. @returns false if it has to wait */
@@ -374,7 +386,7 @@ export class Statements {
     return server;
   }
 
-  /** @returns as {@link useNamed} */
+  /** @returns as {@link #useNamed} */
   #useUnnamed(backend: BackendConnection, kind: RequestKind): ServerStatement | 'asked' | 'changed' | undefined {
     const session = this.#session;
     const { unnamed } = this.#client;
@@ -790,7 +802,7 @@ export class Statements {
   /**
    * Finds the server statement for a client's name. A client decodes rows by the columns that it was told once. If the
    * statement has other columns by now, it is refused, as PostgreSQL refuses a cached plan whose result type has changed.
-   * @returns the server statement, once the backend has it; `asked`, `changed`: as {@link ensurePrepared}
+   * @returns the server statement, once the backend has it; `asked`, `changed`: as {@link ServerStatements.ensurePrepared}
    * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/cache/plancache.c RevalidateCachedQuery
    */
   #resolveStatement(name: string, statement: NamedStatement, backend: BackendConnection): ServerStatement | 'asked' | 'changed' {

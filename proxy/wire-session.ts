@@ -1,13 +1,14 @@
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { type ReplyListener, ReplyQueue, type RequestKind } from '../src/backend/reply-queue.ts';
+import { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { ServerStatement } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { TransactionStatus } from '../src/protocol/backend.ts';
-import { backendFrames, FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
+import { FrameScanner, frontendFrames } from '../src/protocol/framing.ts';
 import { Deadline } from '../src/runtime/event-loop.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './audited-text.ts';
+import { BackendReplies } from './backend-messages.ts';
 import { BackendLink, Checkout } from './checkout.ts';
 import { errorResponse } from './errors.ts';
 import { Gate, Reason } from './gate.ts';
@@ -20,8 +21,6 @@ import { StatementCounting } from './statement-counting.ts';
 import { Statements } from './statements.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
-/** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
-const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
 /** The longest names that are inspected: PostgreSQL truncates SQL names to 63 bytes, but protocol names have no limit. */
 const MAX_NAMES_BYTES = 65_536;
 const OID_BYTES = 4;
@@ -37,33 +36,13 @@ const STRINGS = 'standard_conforming_strings';
  * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
  * @see https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
  */
-export type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
-
-/** What the commands since the last ReadyForQuery have done: none has completed, all can be rolled back, or one may have committed. */
-type Completed = 'nothing' | 'uncommitted' | 'committed';
-
-/**
- * Whether a request runs for the first time, or again because of an error that its client has not been told. `discarded`: the
- * rest of the reply up to ReadyForQuery is dropped, because the request will be run again, or the session is over.
- */
-type Attempt = 'first' | 'discarded' | 'second';
-
-/** What commands have changed, until all requests have been answered outside a transaction. */
-export interface CommandEffects {
-  schemaChanged: boolean;
-  /** The defaults for new sessions may have changed. */
-  defaultsChanged: boolean;
-  /** All named statements have been deallocated, and no reply since then has defined one. */
-  allDeallocated: boolean;
-  /** Effects that have been noted again since the last chunk began. */
-  reapplied: number;
-}
+type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 const REST_TIMEOUT_MS = 500;
 
 /** What is known of a session's end, from when its client, its backend or the service begins to end it. */
-export class SessionEnding {
+class SessionEnding {
   isOver = false;
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
@@ -80,7 +59,7 @@ export class SessionEnding {
 }
 
 /** The record of one client's session, and how it ends. `relay.ts` extends it: it calls the steps of a request in their order. */
-export abstract class WireSession implements BackendReceiver, ReplyListener {
+export abstract class WireSession implements BackendReceiver {
   readonly client: Duplex;
   readonly services: SessionServices;
   /** The state that outlives transactions. */
@@ -88,9 +67,9 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   /* Messages on their way. */
   readonly clientScanner: FrameScanner;
-  readonly backendScanner = new FrameScanner(BACKEND);
   readonly toClient: WriteBuffer;
   readonly toBackend: WriteBuffer;
+  readonly received: BackendReplies;
   /** The replies that the backend owes. */
   readonly replies: ReplyQueue;
   readonly gate = new Gate();
@@ -101,8 +80,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   /* What the client has prepared and has been told. */
   readonly statements: Statements;
-  /** ParameterStatus values as the client knows them from its login. */
-  readonly startParameters: ReadonlyMap<string, string>;
 
   /**
    * Whether texts of others that have the same settings are read alike. Where the role's default has `standard_conforming_strings`
@@ -115,11 +92,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
   since = performance.now();
   bytesIn = 0;
-  /** Statements that the client has had executed. */
-  statementCount = 0;
 
-  /** The parameters that the client has been told since; undefined while these are those of its login. */
-  reported: ReportedParameters | undefined;
   readonly counting = new StatementCounting(this);
 
   /* The input that is being forwarded. */
@@ -129,8 +102,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   unknownStringsBatch = NEVER;
   /** How the server reads strings in the rest of a batch, which it has been asked in its middle. */
   learnedStrings: { readonly batch: number; readonly areStandard: boolean } | undefined;
-  /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
-  joinedBatch = NEVER;
   /**
    * Whose latency is measured if the input is a single request: that of the Query's text, or of the statement bound last.
    * `none`: its statements have traits, are audited, or are unnamed on the server, too.
@@ -141,15 +112,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
 
-  /* The replies that are being received. */
-  attempt: Attempt = 'first';
-  /** The rest of the current message is not forwarded. */
-  skipsRest = false;
-  completed: Completed = 'nothing';
-  /** SQLSTATE of the first error that the client has been told of. */
-  failure: string | undefined;
-  effects: CommandEffects | undefined;
-
   ending: SessionEnding | undefined;
 
   constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>) {
@@ -158,9 +120,9 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
     this.pins = pins;
     this.clientScanner = new FrameScanner(services.rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, services.bufferBudget);
     this.toClient = new WriteBuffer(client);
-    this.replies = new ReplyQueue(this);
+    this.received = new BackendReplies(this, parameters);
+    this.replies = new ReplyQueue(this.received);
     this.statements = new Statements(this);
-    this.startParameters = parameters;
     this.sharesTexts = parameters.get(STRINGS) !== 'off';
     pins.startStrings = parameters.get(STRINGS);
     this.link = new BackendLink(this);
@@ -170,9 +132,6 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   }
 
   /* How the relay goes on, after an event that a step has waited for. */
-  abstract simulate(request: RequestKind): void;
-  abstract done(request: RequestKind, subject: unknown): void;
-  abstract dropped(request: RequestKind, subject: unknown, failed: boolean): void;
   abstract data(chunk: Buffer): void;
   abstract get holdsChunk(): boolean;
   abstract drain(): void;
@@ -181,18 +140,12 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
   abstract continueInput(): void;
   /** Handles the input that waits. */
   abstract resumeInput(): void;
-  /** Tries a checkin again. */
-  abstract checkInAgain(): void;
   /** There is no backend for the client's next request. */
   abstract refused(reason: ServiceError): void;
   /** The request in the shared pipeline has not been answered at all and has to be requeued. */
   abstract runElsewhere(isCanceled: boolean): void;
   /** The session's request and those behind it have been answered: the session has the backend for itself again. */
   abstract tookOver(): void;
-
-  defaultsChange(): void {
-    effectsOf(this).defaultsChanged = true;
-  }
 
   /** The backend that the session has at the moment. */
   get backend(): BackendConnection | undefined {
@@ -214,9 +167,9 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
    * changes it. The server reports a new value before the ReadyForQuery of the request that has set it.
    */
   get standardConformingStrings(): boolean {
-    const { learnedStrings: learned, reported, startParameters } = this;
+    const { learnedStrings: learned } = this;
     if (learned?.batch === this.replies.batch) return learned.areStandard;
-    return (reported ?? startParameters).get(STRINGS) !== 'off';
+    return this.received.parameter(STRINGS) !== 'off';
   }
 
   /** Unanswered requests may change how the server reads the client's next text. */
@@ -268,6 +221,11 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
     return this.ending;
   }
 
+  /** The backend has sent its final error. */
+  fatalErrorCame(): void {
+    this.makeEnding().hasFatal = true;
+  }
+
   #endNow(end: RelayEnd): void {
     const ending = this.makeEnding();
     if (ending.isOver) return;
@@ -279,7 +237,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   /** Ends the session with an error, which the client is told unless a message to it is incomplete. */
   endByError(error: ServiceError): void {
-    this.#endTelling(error, 'ended', this.backendScanner.last);
+    this.#endTelling(error, 'ended', !this.received.isAmidMessage);
   }
 
   /**
@@ -288,7 +246,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
    */
   end(error: ServiceError): void {
     // To cancel in a shared pipeline would affect the requests of other clients too. The replies there are short.
-    if (this.backendScanner.last || this.link.shared !== undefined) this.endByError(error);
+    if (!this.received.isAmidMessage || this.link.shared !== undefined) this.endByError(error);
     else if (!this.isEnding) {
       this.makeEnding().afterMessage = new Deadline(REST_TIMEOUT_MS, () => this.endByError(error));
       void this.link.cancel();
@@ -308,7 +266,7 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
 
   endWithoutBackend(): void {
     const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
-    this.#endTelling(error, 'backend_lost', this.backendScanner.last && this.ending?.hasFatal !== true);
+    this.#endTelling(error, 'backend_lost', !this.received.isAmidMessage && this.ending?.hasFatal !== true);
   }
 
   /** As {@link endByError}, for an unexpected failure, which is reported. */
@@ -412,60 +370,10 @@ export abstract class WireSession implements BackendReceiver, ReplyListener {
     const { checkout, statements, services, link } = this;
     checkout.giveUp();
     // The rest of a reply from a shared backend is discarded.
-    this.attempt = 'discarded';
+    this.received.discard();
     statements.end();
     services.bufferBudget.end();
     if (link.lease === undefined) link.cancelReservation();
     else await link.close(this.isAtRest && this.clientScanner.last, this.ending?.cancelFailed === true);
-  }
-}
-
-export function effectsOf(session: WireSession): CommandEffects {
-  session.effects ??= { schemaChanged: false, defaultsChanged: false, allDeallocated: false, reapplied: 0 };
-  return session.effects;
-}
-
-const NONE: ReadonlyMap<string, string> = new Map();
-
-/**
- * The parameter values that a client has been told by ParameterStatus.
- * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC
- */
-export class ReportedParameters {
-  /** Sessions with the same startup values share this map until one of them changes. */
-  #told: ReadonlyMap<string, string>;
-  /** Changed values that may change back before the client is told. */
-  #putOff = NONE;
-
-  /** @param told the values that the client knows */
-  constructor(told: ReadonlyMap<string, string>) {
-    this.#told = told;
-  }
-
-  /** The value that the client knows. */
-  get(parameter: string): string | undefined {
-    return this.#told.get(parameter);
-  }
-
-  isTold(parameter: string, value: string): boolean {
-    return this.#told.get(parameter) === value;
-  }
-
-  /** The client knows this value from now on. An older value that was put off is dropped. */
-  tell(parameter: string, value: string): void {
-    this.#told = new Map([...this.#told, [parameter, value]]);
-    if (this.#putOff.has(parameter)) this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
-  }
-
-  putOff(parameter: string, value: string): void {
-    this.#putOff = new Map([...this.#putOff, [parameter, value]]);
-  }
-
-  /** @returns the values put off that really differ from what the client knows; they count as told */
-  settle(): [parameter: string, value: string][] {
-    const changed = [...this.#putOff].filter(([parameter, value]) => !this.isTold(parameter, value));
-    for (const [parameter, value] of changed) this.tell(parameter, value);
-    this.#putOff = NONE;
-    return changed;
   }
 }
