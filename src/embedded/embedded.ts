@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile, realpath, rm, symlink } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { rolePassword, roleVerifier } from '../auth/derived-secrets.ts';
 import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
 import type { AdminLogin } from '../placement/admin-connection.ts';
 import { hasCode, reasonOf } from '../system-errors.ts';
-import { type Binaries, findBinaries, initialise, SUPERUSER } from './binaries.ts';
+import { type Binaries, findBinaries, initialise, requireProgramsFolder, SUPERUSER } from './binaries.ts';
 import {
   type Account,
   canEnter,
@@ -27,6 +27,8 @@ export interface EmbeddedOptions {
   readonly dataDir: string;
   /** Used instead of the generated one (`POSTERN_SECRET`). */
   readonly secret?: string;
+  /** The folder with the programs of a PostgreSQL in place of npm's (`POSTERN_POSTGRES_BIN`). */
+  readonly programs?: string | undefined;
   readonly observe?: Observe;
   /** Further server settings, e.g. `{ fsync: 'off' }` for tests. */
   readonly settings?: Readonly<Record<string, string>>;
@@ -59,8 +61,6 @@ const SETTINGS: Readonly<Record<string, string>> = {
   unix_socket_permissions: '0700',
   password_encryption: 'scram-sha-256',
   max_connections: '216',
-  // Of these connections, for the service itself and for operators.
-  reserved_connections: '16',
   shared_buffers: '128MB',
   // A prepared transaction would hold its locks until an operator ends it.
   max_prepared_transactions: '0',
@@ -82,6 +82,12 @@ const SETTINGS: Readonly<Record<string, string>> = {
   // which would be far too long with ten thousand.
   ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
 };
+
+/** The settings of a server since some major version. */
+const SETTINGS_SINCE: readonly (readonly [major: number, settings: Readonly<Record<string, string>>])[] = [
+  // Of the connections, for the service itself and for operators.
+  [16, { reserved_connections: '16' }],
+];
 
 /** @see https://www.postgresql.org/docs/current/auth-pg-hba-conf.html */
 const HOST_BASED_AUTHENTICATION = 'local all all scram-sha-256\n';
@@ -112,17 +118,17 @@ async function startIn(
   const { cluster, log } = directory;
   const owner = await ownerOf(cluster);
   const account = accountFor(directory, owner, preferred);
-  const binaries = await findBinaries(account, sharedFolder);
+  const { observe = () => {}, programs } = options;
+  const binaries = await findBinaries(account, sharedFolder, programs);
   const secret = options.secret ?? (await ensureSecret(directory));
-  if (owner !== undefined) await checkExisting(directory, binaries, account);
+  if (owner !== undefined) await checkExisting(directory, binaries, account, programs);
   else await initialise(directory, binaries, account, options.settings?.fsync !== 'off');
 
   await stopOrphan(cluster);
   const host = await makeSocketFolder(directory, account);
-  const extensions = await linkExtensions(directory, binaries);
-  const settings = await settingsFor(directory, { host, extensions }, options.settings ?? {});
+  const extensions = await offerExtensions(directory, binaries, observe);
+  const settings = await settingsFor(directory, host, { ...settingsOf(binaries), ...extensions.settings, ...options.settings });
   const verifier = await roleVerifier(secret, SUPERUSER);
-  const { observe = () => {} } = options;
   const disk = new DiskWatch({ disk: new DiskSpace(cluster), folder: directory.home, observe });
   // Recovery writes WAL too.
   await disk.makeRoom();
@@ -146,7 +152,7 @@ async function startIn(
     async stop() {
       await disk.stop();
       await postmaster.stop();
-      for (const folder of [host, extensions]) await rm(folder, { recursive: true, force: true });
+      for (const folder of [host, extensions.folder]) await rm(folder, { recursive: true, force: true });
       await directory.release();
     },
   };
@@ -160,7 +166,13 @@ function accountFor(directory: DataDirectory, owner: Account | undefined, prefer
   throw new EmbeddedError(`${directory.cluster} belongs to another user (uid ${owner.uid}): start Postern as that user, or as root`);
 }
 
-async function checkExisting(directory: DataDirectory, binaries: Binaries, account: Account | undefined): Promise<void> {
+/** @param programs the folder of the binaries, if it has been given */
+async function checkExisting(
+  directory: DataDirectory,
+  binaries: Binaries,
+  account: Account | undefined,
+  programs: string | undefined,
+): Promise<void> {
   if (!(await canEnter(directory.home, account))) {
     throw new EmbeddedError(
       `data directory ${directory.path} cannot be used: the owner of postgres in it (uid ${account?.uid}) cannot enter ${directory.home}: copy it to where they can`,
@@ -171,49 +183,70 @@ async function checkExisting(directory: DataDirectory, binaries: Binaries, accou
   });
   const major = Number.parseInt(version, 10);
   if (major === binaries.major) return;
-  const advice = major > binaries.major ? 'use the Postern that made it, or a newer one' : 'dump it with the Postern that made it';
-  throw new EmbeddedError(`data directory ${directory.path} is of PostgreSQL ${major}, and this Postern runs ${binaries.major}: ${advice}`);
+  const other =
+    programs === undefined ? `this Postern brings ${binaries.major}` : `POSTERN_POSTGRES_BIN (${programs}) is ${binaries.major}`;
+  throw new EmbeddedError(
+    `data directory ${directory.path} is of PostgreSQL ${major}, and ${other}: set POSTERN_POSTGRES_BIN to a folder with the programs of ` +
+      `${major}, or start in a new data directory and load a dump that was made with ${major}`,
+  );
+}
+
+function settingsOf({ major }: Binaries): Readonly<Record<string, string>> {
+  return Object.assign({}, SETTINGS, ...SETTINGS_SINCE.map(([since, settings]) => (major >= since ? settings : {})));
 }
 
 /** Settings as arguments, which take precedence over the cluster's own files. */
-async function settingsFor(
-  directory: DataDirectory,
-  folders: { readonly host: string; readonly extensions: string },
-  more: Readonly<Record<string, string>>,
-): Promise<string[]> {
+async function settingsFor(directory: DataDirectory, socketFolder: string, settings: Readonly<Record<string, string>>): Promise<string[]> {
   // Written beside the cluster and not in it: root must not write into a folder that another account owns.
   const rules = join(directory.home, 'pg_hba.conf');
   await replaceFile(rules, HOST_BASED_AUTHENTICATION, 0o644);
   const paths = {
     hba_file: rules,
-    unix_socket_directories: `"${folders.host.replaceAll('"', '""')}"`,
+    unix_socket_directories: `"${socketFolder.replaceAll('"', '""')}"`,
   };
-  return Object.entries({ ...SETTINGS, extension_control_path: folders.extensions, ...more, ...paths }).flatMap(([name, value]) => [
-    '-c',
-    `${name}=${value}`,
-  ]);
+  return Object.entries({ ...settings, ...paths }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 }
 
 /** Languages whose interpreters do not check for interrupts: neither cancel nor terminate stops their functions. */
 const UNINTERRUPTIBLE = /pl(perl|tcl|python)/;
+/** The control file of such a language, and not of an extension for one. */
+const LANGUAGE = /^(pl(?:perl|tcl|python).*)\.control$/;
+
+interface OfferedExtensions {
+  /** Removed when the server has been stopped. */
+  readonly folder: string;
+  readonly settings: Readonly<Record<string, string>>;
+}
 
 /**
  * Makes a folder of links to the extensions that organizations may create. Every role may create trusted extensions, and only
- * an extension's control file tells whether it is trusted.
- * @returns the value of `extension_control_path`
+ * an extension's control file tells whether it is trusted. A server that takes no such folder offers all that are installed.
  * @see https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-EXTENSION-CONTROL-PATH
  */
-async function linkExtensions({ home }: DataDirectory, { postgres }: Binaries): Promise<string> {
-  const installed = join(dirname(dirname(postgres)), 'share', 'postgresql', 'extension');
-  const offered = join(home, 'share');
-  await rm(offered, { recursive: true, force: true });
-  await makeSharedFolder(offered);
-  await makeSharedFolder(join(offered, 'extension'));
-  for (const name of await readdir(installed)) {
-    if (!UNINTERRUPTIBLE.test(name)) await symlink(join(installed, name), join(offered, 'extension', name));
-  }
+async function offerExtensions({ home }: DataDirectory, { major, share }: Binaries, observe: Observe): Promise<OfferedExtensions> {
+  const installed = join(share, 'extension');
+  const names = await readdir(installed);
+  const folder = join(home, 'share');
+  await rm(folder, { recursive: true, force: true });
   // A colon separates folders in the setting, so with one in the path no extension would be found.
-  return offered.includes(':') ? '$system' : offered;
+  if (major < 18 || folder.includes(':')) {
+    const languages = names.flatMap((name) => LANGUAGE.exec(name)?.[1] ?? []).toSorted();
+    if (languages.length > 0) observe({ name: 'service.warning', message: offersLanguages(languages, installed, major) });
+    return { folder, settings: {} };
+  }
+  await makeSharedFolder(folder);
+  await makeSharedFolder(join(folder, 'extension'));
+  for (const name of names) if (!UNINTERRUPTIBLE.test(name)) await symlink(join(installed, name), join(folder, 'extension', name));
+  return { folder, settings: { extension_control_path: folder } };
+}
+
+function offersLanguages(languages: readonly string[], installed: string, major: number): string {
+  const why =
+    major < 18 ? `PostgreSQL ${major} cannot hide them, as 18 can` : 'with a colon in its path the data directory cannot hide them';
+  return (
+    `nothing stops a function in ${languages.join(', ')}, and organizations may create the trusted ones of these languages: ${why}; ` +
+    `remove them from ${installed}`
+  );
 }
 
 const SECRET_MIN_CHARACTERS = 16;
@@ -297,14 +330,16 @@ const NOT_EMBEDDED =
 
 /** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
 export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
-  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret, POSTERN_POSTGRES_BIN: programs } = config;
   if (admin !== undefined && secret !== undefined) {
+    if (programs !== undefined) await requireProgramsFolder(programs);
     if (config.POSTERN_QUERY_STATISTICS === 'on') observe({ name: 'service.warning', message: NOT_EMBEDDED });
     return { admin, secret };
   }
   const embedded = await startEmbedded({
     dataDir: config.POSTERN_DATA_DIR,
     observe,
+    programs,
     ...(secret === undefined ? {} : { secret }),
     ...(config.POSTERN_QUERY_STATISTICS === 'on' ? { settings: WITH_MODULE } : {}),
   });

@@ -99,20 +99,29 @@ async function renameInRoutines(client: pg.Client, { schema }: Placement): Promi
 const run = promisify(execFile);
 const NO_LIMITS = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
 
-/**
- * Whether the pg_dump in PATH can read the server.
- * @param serverVersion as `server_version_num`
- * @returns what is needed, and what there is; undefined: it can
- */
-export async function pgDumpLacking(serverVersion: number): Promise<{ readonly needed: string; readonly found: string } | undefined> {
-  const version = Math.floor(serverVersion / 10_000);
-  const needed = `pg_dump of PostgreSQL ${version} or later`;
-  const stdout = await run('pg_dump', ['--version']).then(
-    (output) => output.stdout,
-    () => undefined,
-  );
-  if (stdout === undefined) return { needed, found: 'there is none' };
-  return Number(/\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]) >= version ? undefined : { needed, found: `that is ${stdout.trim()}` };
+interface PgDump {
+  /** What it is run as; undefined: there is none that can read the server. */
+  readonly program: string | undefined;
+  readonly needed: string;
+  /** What there is instead. */
+  readonly found: string;
+}
+
+/** Looks for a pg_dump that can read the server: the one in the cluster's folder of programs, then the one in PATH. */
+export async function findPgDump({ serverVersion, programs }: Pick<Cluster, 'serverVersion' | 'programs'>): Promise<PgDump> {
+  const major = Math.floor(serverVersion / 10_000);
+  const needed = `pg_dump of PostgreSQL ${major} or later in ${programs === undefined ? '' : 'POSTERN_POSTGRES_BIN or '}PATH`;
+  let found = 'there is none';
+  for (const program of programs === undefined ? ['pg_dump'] : [join(programs, 'pg_dump'), 'pg_dump']) {
+    const stdout = await run(program, ['--version']).then(
+      (output) => output.stdout,
+      () => undefined,
+    );
+    if (stdout === undefined) continue;
+    if (Number(/\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]) >= major) return { program, needed, found };
+    found = `that is ${stdout.trim()}`;
+  }
+  return { program: undefined, needed, found };
 }
 
 /**
@@ -129,6 +138,8 @@ export async function dumpDefinitions(
   { name, definitionsMaxBytes: maxBuffer, signal }: Omit<CopyOptions, 'timeoutMs'> = FOR_MOVE,
 ): Promise<string> {
   const { kind, role, database, schema } = placement;
+  const { program, needed, found } = await findPgDump(cluster);
+  if (program === undefined) throw new ServiceError('internal', `a dump needs ${needed}, and ${found}`);
   const login = cluster.login({ user: role, password: rolePassword(cluster.secret, role), database });
   const env = {
     ...process.env,
@@ -148,7 +159,7 @@ export async function dumpDefinitions(
   if (kind === 'schema') words.push(...POSTERN_TABLES.map((table) => `--exclude-table="${schema}"."postern_${table}"`));
   try {
     const { stdout } = await withTlsEnvironment(cluster, (tls) =>
-      run('pg_dump', words, { env: { ...env, ...tls }, maxBuffer, ...(signal ? { signal } : {}) }),
+      run(program, words, { env: { ...env, ...tls }, maxBuffer, ...(signal ? { signal } : {}) }),
     );
     return stdout;
   } catch (cause) {

@@ -17,7 +17,7 @@ import { type QuietOptions, type Room, undoMove, whileQuiet } from '../router/mo
 import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../router/served-cluster.ts';
 import { checkLargeObjects } from './contents.ts';
 import { copyOrganization } from './copy.ts';
-import { type OpenPlacement, openTenantSession, pgDumpLacking } from './definitions.ts';
+import { findPgDump, type OpenPlacement, openTenantSession } from './definitions.ts';
 import { ReplicatedCopy } from './replication.ts';
 
 export interface MoveOptions {
@@ -79,8 +79,8 @@ export class Mover {
           'on a coordinator of Citus organizations are moved only to another worker, with --to-node',
         );
     }
-    const lacking = await pgDumpLacking(source.platform.cluster.serverVersion);
-    if (lacking !== undefined) throw new ServiceError('invalid_request', `moving needs ${lacking.needed} in PATH, and ${lacking.found}`);
+    const { program, needed, found } = await findPgDump(source.platform.cluster);
+    if (program === undefined) throw new ServiceError('invalid_request', `moving needs ${needed}, and ${found}`);
     const to = target.provisioner.placementFor(id, options.kind ?? from.kind);
     const token = newMoveToken();
     const organization = await this.#catalog.moves.begin(id, token, to);

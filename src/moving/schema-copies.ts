@@ -10,7 +10,7 @@ import type { CopyData, SchemaCopying } from '../router/moves.ts';
 import type { ServedCluster } from '../router/served-cluster.ts';
 import { checkLargeObjects } from './contents.ts';
 import { copyOrganization } from './copy.ts';
-import { type CopyOptions, type OpenPlacement, openTenantSession, pgDumpLacking } from './definitions.ts';
+import { type CopyOptions, findPgDump, type OpenPlacement, openTenantSession } from './definitions.ts';
 
 /** The application_name of the sessions that copy a schema for a clone. */
 const CLONER_NAME = 'postern clone';
@@ -44,8 +44,8 @@ async function checkServer({ platform }: ServedCluster): Promise<void> {
       hint: 'Load a dump of it (pg_dump -n) into a new organization.',
     });
   if (await platform.runInShared(hasCitus)) throw refuse('it is on Citus');
-  const lacking = await pgDumpLacking(platform.cluster.serverVersion);
-  if (lacking !== undefined) throw refuse(`the service needs ${lacking.needed} in PATH, and ${lacking.found}`);
+  const { program, needed, found } = await findPgDump(platform.cluster);
+  if (program === undefined) throw refuse(`the service needs ${needed}, and ${found}`);
 }
 
 async function copySchema(server: ServedCluster, source: Placement, copy: Placement, timeoutMs: number): Promise<void> {

@@ -22,6 +22,8 @@ export interface ClusterOptions {
   readonly observe: Observe;
   /** Whether organizations may evaluate XPath expressions, which neither cancel nor terminate stops. Default: no. */
   readonly allowXpath?: boolean;
+  /** A folder in which programs of PostgreSQL are looked for before those in PATH. */
+  readonly programs?: string | undefined;
   /** How long to wait for a server that is not available yet. Default: 60 s. */
   readonly waitMs?: number;
 }
@@ -34,8 +36,9 @@ const SETUP_LOCK = 5_734_620_117;
 export function clusterOptions(
   config: Config,
   observe: Observe,
-): Pick<Required<ClusterOptions>, 'controlDatabase' | 'observe' | 'allowXpath'> {
-  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+): Pick<Required<ClusterOptions>, 'controlDatabase' | 'observe' | 'allowXpath' | 'programs'> {
+  const { POSTERN_CONTROL_DATABASE: controlDatabase, POSTERN_ALLOW_XPATH: xpath, POSTERN_POSTGRES_BIN: programs } = config;
+  return { controlDatabase, observe, allowXpath: xpath === 'on', programs };
 }
 
 /**
@@ -230,7 +233,8 @@ async function describeCluster(
     controlDatabase,
     secret,
     allowXpath = false,
-  }: Pick<Cluster, 'controlDatabase' | 'secret'> & Partial<Pick<Cluster, 'name' | 'allowXpath'>>,
+    programs,
+  }: Pick<Cluster, 'controlDatabase' | 'secret'> & Partial<Pick<Cluster, 'name' | 'allowXpath' | 'programs'>>,
   facts: ServerFacts,
   platform: RoleLogin,
 ): Promise<Cluster> {
@@ -254,6 +258,7 @@ async function describeCluster(
     roleSettings,
     hasOwnersRole: await mayAdmitOwners(session, platform.user),
     allowXpath,
+    programs,
     secret,
     login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };

@@ -38,6 +38,8 @@ export interface Cluster extends SharedFacts {
   readonly hasOwnersRole: boolean;
   /** Whether organizations may evaluate XPath expressions. */
   readonly allowXpath: boolean;
+  /** A folder of this machine in which programs of PostgreSQL are looked for before those in PATH. */
+  readonly programs: string | undefined;
   readonly secret: string;
   /** How to log in to a database of this cluster. */
   login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;

@@ -2,7 +2,9 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import type { JsonReply, TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
+import { hasPostgres15, PROGRAMS_OF_15, startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestService, testVariables } from '../support/service.ts';
 
 const variables = { ...testVariables(), POSTERN_PLACEMENT: 'database' };
@@ -329,5 +331,25 @@ describe('making a clone', () => {
       body: { code: 'unsupported_statement', detail: expect.stringMatching(/: the service needs pg_dump .* in PATH, and there is none$/) },
     });
     await shared.close();
+  });
+
+  it.runIf(hasPostgres15)('takes the pg_dump in POSTERN_POSTGRES_BIN before the one in PATH', async () => {
+    const server15 = await startPostgres15();
+    const own = await startTestService({
+      ...testVariables(),
+      DATABASE_URL: serverUrl(server15),
+      POSTERN_PLACEMENT: 'schema',
+      POSTERN_POSTGRES_BIN: PROGRAMS_OF_15,
+    });
+    const organization = await own.signUp();
+    await own.query(organization, 'CREATE TABLE kept (id int PRIMARY KEY)');
+    await own.query(organization, 'INSERT INTO kept VALUES (1)');
+    vi.stubEnv('PATH', '');
+    const reply = await own.call('POST', '/api/clones', { key: organization.apiKey });
+    vi.unstubAllEnvs();
+    expect(reply.status).toBe(201);
+    expect((await own.query(cloned(reply), 'SELECT id FROM kept')).body.rows).toEqual([{ id: 1 }]);
+    await own.close();
+    await server15.stop();
   });
 });

