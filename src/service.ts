@@ -31,6 +31,7 @@ import { clusterOptions, prepareCluster } from './placement/cluster-setup.ts';
 import { readerOf } from './placement/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './placement/roles.ts';
 import { relationCounters } from './placement/schema-statistics.ts';
+import { concernAboutReleases, concernsAbout, readServerAge } from './placement/server-release.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
 import { clientText } from './rewriting/rewriter.ts';
 import { ApiKeys, SignUps } from './router/accounts.ts';
@@ -131,6 +132,7 @@ export async function startService(config: Config, observer: Observer, { console
     const served = clusters;
     opened.push(() => served.close());
     await served.start();
+    if (shared?.isSpeaker !== false) await tellAges(served.opened(), observe);
     const backendsMax = served.opened().reduce((sum, cluster) => sum + cluster.backendsMax, 0);
     const connectionsMax = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const limits = shared?.limits ?? localLimits(config);
@@ -331,6 +333,20 @@ async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catal
   };
   const cause = await limitAll().catch((error: unknown) => error);
   if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
+}
+
+/** Warns of servers that lack fixes. */
+async function tellAges(clusters: readonly ServedCluster[], observe: Observe): Promise<void> {
+  const warn = (message: string) => observe({ name: 'service.warning', message });
+  for (const { name, platform } of clusters) {
+    try {
+      for (const concern of concernsAbout(await platform.run(readServerAge), name)) warn(concern);
+    } catch (cause) {
+      observe({ name: 'service.warning', message: `the release of the cluster ${name} could not be looked up`, cause });
+    }
+  }
+  const concern = concernAboutReleases(new Date());
+  if (concern !== undefined) warn(concern);
 }
 
 const ORIGIN: Origin = { surface: 'admin', sourceIp: '127.0.0.1' };

@@ -10,13 +10,20 @@ import type { Origin } from '../observation.ts';
 import type { Address } from '../placement/citus.ts';
 import { ClusterError } from '../placement/cluster.ts';
 import type { Changed } from '../router/operator.ts';
+import { findingsTable } from './doctor.ts';
 import { type AddedCluster, type OperatorSession, openOperator, organizationTable, printable } from './operations.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
 type Ask = (question: string) => Promise<string | undefined>;
 
+/** What to print, and how the process ends where it is not with 0. */
+interface Outcome {
+  readonly text: string;
+  readonly exitCode: number;
+}
+
 /** @returns what to print */
-type Command = (session: OperatorSession, ask: Ask) => Promise<string>;
+type Command = (session: OperatorSession, ask: Ask) => Promise<string | Outcome>;
 
 interface Options extends ClusterOptions, MoveCommandOptions {
   readonly yes?: boolean;
@@ -108,6 +115,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       command: (_words, { workers = '', cluster }) => setUpCitus(addressesOf(workers), cluster),
     },
   ],
+  ['doctor', { words: 0, command: () => doctor }],
   ['citus disable', { words: 1, options: ['cluster'], command: ([worker = ''], { cluster }) => disableWorker(addressOf(worker), cluster) }],
   [
     'invite',
@@ -164,6 +172,14 @@ function parse(args: readonly string[]) {
     const words = args.slice(0, 2).filter((word) => !word.startsWith('-'));
     throw new UsageError(printable(reason), usageOf(words.join(' ')), { cause });
   }
+}
+
+/** Something needs the operator's attention. */
+const NEEDS_ATTENTION = 4;
+
+async function doctor(session: OperatorSession): Promise<Outcome> {
+  const findings = await session.examine();
+  return { text: findingsTable(findings), exitCode: findings.some(({ needsAttention }) => needsAttention) ? NEEDS_ATTENTION : 0 };
 }
 
 function suspend(id: string): Command {
@@ -311,6 +327,7 @@ const USAGE = `usage: postern admin <command>
   cluster drain <name>         adds no more organizations to it
   cluster open <name>          adds organizations to it again
   cluster remove <name>        when no organization lives there
+  doctor                       what needs attention, with exit code 4: PostgreSQL servers that lack fixes, or do not answer
   citus setup --workers <host:port,…> [--cluster <name>]
                                makes the default cluster, or that one, a Citus coordinator of these workers; again for each new one; tells
                                what it may not do
@@ -474,7 +491,9 @@ try {
   const command = parseCommand(process.argv.slice(2));
   const session = await openOperator(readConfig(process.env));
   try {
-    process.stdout.write(`${await command(session, ask)}\n`);
+    const outcome = await command(session, ask);
+    process.stdout.write(`${typeof outcome === 'string' ? outcome : outcome.text}\n`);
+    if (typeof outcome !== 'string') process.exitCode = outcome.exitCode;
   } finally {
     await session.close();
   }

@@ -14,10 +14,12 @@ import { type Address, hasCitus } from '../placement/citus.ts';
 import { disableWorker, moveSchema, setUpCitus } from '../placement/citus-setup.ts';
 import { type Cluster, controlConnection } from '../placement/cluster.ts';
 import { type ClusterOptions, clusterOptions, findCluster, prepareCluster } from '../placement/cluster-setup.ts';
+import { readServerAge } from '../placement/server-release.ts';
 import { SignUps } from '../router/accounts.ts';
 import { Clusters, NewPlacements } from '../router/clusters.ts';
 import { Clones } from '../router/moves.ts';
 import { Operator } from '../router/operator.ts';
+import { examineServers, type Finding } from './doctor.ts';
 
 const HEADINGS = ['ID', 'STATUS', 'CLUSTER', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];
 
@@ -58,6 +60,8 @@ export interface OperatorSession {
   readonly citus: CitusAdministration;
   readonly clones: Clones;
   readonly mover: Mover;
+  /** Looks at what may need attention. */
+  examine(): Promise<Finding[]>;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
@@ -89,6 +93,11 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters, warn, disk),
+    async examine() {
+      const names = (await catalog.clusters.list()).map(({ name }) => name);
+      const servers = names.map((name) => ({ name, readAge: async () => (await clusters.ready(name)).platform.run(readServerAge) }));
+      return examineServers(servers, new Date());
+    },
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
       await clusters.close();

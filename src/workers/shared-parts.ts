@@ -9,6 +9,8 @@ import type { ToSupervisor } from './messages.ts';
 export interface SharedParts {
   /** How many workers there are. */
   readonly workers: number;
+  /** Whether this one says what is the same for all of them. */
+  readonly isSpeaker: boolean;
   /** Started by somebody else, who stops it too. */
   readonly postgres: BackingPostgres;
   /** Counts the backend sessions of all workers on a cluster. */

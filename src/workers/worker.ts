@@ -105,9 +105,10 @@ class Worker {
     await this.stop(REPLACED);
   }
 
-  async #start({ number, config, postgres, greets }: Start): Promise<void> {
+  async #start(start: Start): Promise<void> {
+    const { number, config, greets } = start;
     try {
-      const service = await startService(config, createLog(config, number), { shared: this.#shared(config, postgres) });
+      const service = await startService(config, createLog(config, number), { shared: this.#shared(start) });
       service.metrics.setDefaultLabels({ worker: String(number) });
       this.#service = service;
       tellSupervisor({ kind: 'started' });
@@ -117,9 +118,10 @@ class Worker {
     }
   }
 
-  #shared(config: Config, postgres: Start['postgres']): SharedParts {
+  #shared({ config, postgres, greets }: Start): SharedParts {
     return {
       workers: config.POSTERN_WORKERS,
+      isSpeaker: greets,
       postgres,
       permits: (cluster, { max, maxPerTenant }) => {
         const limit = backendsOf(cluster);

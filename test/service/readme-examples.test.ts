@@ -57,6 +57,7 @@ describe('the examples of the documents, in their order', () => {
       'systemd',
       'A Postgres of your own',
       'TLS',
+      'What a server lacks',
       'Organizations',
       'Organizations',
       'Several PostgreSQL servers',
@@ -169,6 +170,18 @@ describe('the examples for operators', () => {
   it('start with the PostgreSQL of the machine', async () => {
     const { stdout } = await shell(`npx() { printf '%s ' "$POSTERN_POSTGRES_BIN" "$*"; }\n${blocks('Embedded PostgreSQL')[1]}`);
     expect(stdout).toBe('/usr/lib/postgresql/18/bin postern ');
+  });
+
+  it('ask what a server lacks', async () => {
+    const control = new pg.Client({ ...inject('cluster'), database: variables.POSTERN_CONTROL_DATABASE });
+    await control.connect();
+    await control.query("UPDATE pg_collation SET collversion = '1' WHERE collname = 'und-x-icu'");
+    await control.end();
+    const lines = textOf('What a server lacks', 'text');
+    await expect(shell(lines, { ...process.env, ...variables }, REPOSITORY)).rejects.toMatchObject({
+      code: 4,
+      stdout: expect.stringMatching(/^ATTENTION {2}the PostgreSQL server of the cluster default sorts by version \S+ of ICU, /m),
+    });
   });
 
   it('install a unit, which starts what npm has installed', async () => {

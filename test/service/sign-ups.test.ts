@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { parseCommand } from '../../src/admin/admin.ts';
-import { openOperator } from '../../src/admin/operations.ts';
 import { generateInvitation } from '../../src/auth/tokens.ts';
-import { readConfig } from '../../src/config.ts';
+import { runAdmin } from '../support/clusters.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { type JsonReply, startTestService, type TestService, testVariables } from '../support/service.ts';
 
@@ -85,10 +83,8 @@ describe('sign-up by invitation', () => {
     at.call('POST', '/api/auth/signup', { body: { orgName: 'Acme', email: `${randomBytes(6).toString('hex')}@acme.test`, ...body } });
 
   it('takes an invitation of the operator once', async () => {
-    const operating = await openOperator(readConfig(variables));
-    const printed = await parseCommand(['invite', '--email', 'jane@acme.test', '--expires', '1h'])(operating, async () => undefined);
+    const printed = await runAdmin(variables, ['invite', '--email', 'jane@acme.test', '--expires', '1h']);
     const [, email, invite] = /^an invitation for (\S+) until 20\S+Z, shown only now: (inv_[0-9A-Za-z]{36})$/.exec(printed) ?? [];
-    await operating.close();
 
     expect(await signUp({ email })).toMatchObject({
       status: 403,

@@ -10,7 +10,8 @@ import { testVariables } from './service.ts';
 export async function runAdmin(settings: Readonly<Record<string, string>>, words: readonly string[]): Promise<string> {
   const session = await openOperator(readConfig({ ...testVariables(), ...settings }));
   try {
-    return await parseCommand(words)(session, async () => undefined);
+    const outcome = await parseCommand(words)(session, async () => undefined);
+    return typeof outcome === 'string' ? outcome : outcome.text;
   } finally {
     await session.close();
   }

@@ -11,6 +11,7 @@ test.each([
   ['org', 'clone', 'org_000000000000', '--name', 'preview', '--expires', '12h', '--force'],
   ['key', 'issue', 'org_000000000000'],
   ['invite'],
+  ['doctor'],
   ['cluster', 'list'],
   ['cluster', 'add', 'eu2', 'file:/run/secrets/eu2', '--weight', '2', '--cap', '100', '--placement', 'schema'],
   ['cluster', 'add', 'eu2', 'env:EU2_URL'],
