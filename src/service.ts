@@ -132,7 +132,8 @@ export async function startService(config: Config, observer: Observer, { console
     const served = clusters;
     opened.push(() => served.close());
     await served.start();
-    if (shared?.isSpeaker !== false) await tellAges(served.opened(), observe);
+    if (shared?.isSpeaker !== false)
+      await Promise.race([tellAges(served.opened(), observe), delay(AGES_TIMEOUT_MS, undefined, { ref: false })]);
     const backendsMax = served.opened().reduce((sum, cluster) => sum + cluster.backendsMax, 0);
     const connectionsMax = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const limits = shared?.limits ?? localLimits(config);
@@ -335,18 +336,23 @@ async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catal
   if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
 }
 
+/** How long the start waits for what servers say of their age. */
+const AGES_TIMEOUT_MS = 3_000;
+
 /** Warns of servers that lack fixes. */
 async function tellAges(clusters: readonly ServedCluster[], observe: Observe): Promise<void> {
-  const warn = (message: string) => observe({ name: 'service.warning', message });
-  for (const { name, platform } of clusters) {
-    try {
-      for (const concern of concernsAbout(await platform.run(readServerAge), name)) warn(concern);
-    } catch (cause) {
-      observe({ name: 'service.warning', message: `the release of the cluster ${name} could not be looked up`, cause });
-    }
-  }
+  const warn = (message: string, cause?: unknown) =>
+    observe({ name: 'service.warning', message, ...(cause === undefined ? {} : { cause }) });
+  const tell = async ({ name, platform }: ServedCluster) => {
+    for (const concern of concernsAbout(await platform.run(readServerAge), name)) warn(concern);
+  };
   const concern = concernAboutReleases(new Date());
   if (concern !== undefined) warn(concern);
+  await Promise.all(
+    clusters.map((cluster) =>
+      tell(cluster).catch((cause) => warn(`the release of the cluster ${cluster.name} could not be looked up`, cause)),
+    ),
+  );
 }
 
 const ORIGIN: Origin = { surface: 'admin', sourceIp: '127.0.0.1' };

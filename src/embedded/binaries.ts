@@ -107,7 +107,7 @@ async function tryOut(folder: string, account: Account | undefined): Promise<Bin
     return share === undefined ? `initdb says ${stderr.trim()}` : { ...binaries, major, share };
   } catch (error) {
     const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
-    return stderr.split('\n')[0] || reasonOf(error);
+    return stderr.split('\n')[0] || (hasCode(error, 'EACCES') ? 'permission denied' : reasonOf(error));
   }
 }
 
