@@ -108,8 +108,11 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     },
     announceEnd: () => replies.announceEnd(),
     stopListening: () => {
-      // The http module's own close would end idle connections at once.
-      if (server.listening) NetServer.prototype.close.call(server);
+      if (!server.listening) return;
+      // The http module's own close would end idle connections at once. Bun's servers have no other.
+      const isOfNet: boolean = server instanceof NetServer;
+      if (isOfNet) NetServer.prototype.close.call(server);
+      else server.close();
     },
     drain: () => replies.drain(),
     closeAll: () => replies.closeAll(),

@@ -135,6 +135,14 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          name: 'runtimes',
+          include: ['runtimes/**/*.test.ts'],
+          ...LONGER,
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'citus',
           include: ['citus/**/*.test.ts'],
           // They share the servers.
