@@ -27,8 +27,7 @@ switch (command) {
     else await (await import('./dev.ts')).runForDevelopment(process.env);
     break;
   case 'admin':
-    process.argv.splice(2, 1);
-    await import('./admin/admin.ts');
+    await (await import('./admin/admin.ts')).runAdminCommand(rest, process.env);
     break;
   case 'help':
   case '--help':

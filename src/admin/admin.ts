@@ -486,22 +486,29 @@ ${all}its former copy is kept until: postern admin org move ${id} --finish${isOp
 const OPEN = `
 its roles on the former server could not be closed: see that every process of the service answers, and finish the move soon`;
 
-/** `postern admin …`: commands for operators, run beside the service and with the same environment. */
-try {
-  const command = parseCommand(process.argv.slice(2));
-  const session = await openOperator(readConfig(process.env));
+/**
+ * `postern admin …`: commands for operators, run beside the service and with the same environment. Prints the outcome, and sets the
+ * process's exit code: 1 if the command failed, 2 if there is no such command.
+ * @param args what follows `admin`
+ * @param environment as `process.env`
+ */
+export async function runAdminCommand(args: readonly string[], environment: Readonly<Record<string, string | undefined>>): Promise<void> {
   try {
-    const outcome = await command(session, ask);
-    process.stdout.write(`${typeof outcome === 'string' ? outcome : outcome.text}\n`);
-    if (typeof outcome !== 'string') process.exitCode = outcome.exitCode;
-  } finally {
-    await session.close();
+    const command = parseCommand(args);
+    const session = await openOperator(readConfig(environment));
+    try {
+      const outcome = await command(session, ask);
+      process.stdout.write(`${typeof outcome === 'string' ? outcome : outcome.text}\n`);
+      if (typeof outcome !== 'string') process.exitCode = outcome.exitCode;
+    } finally {
+      await session.close();
+    }
+  } catch (error) {
+    const isUsage = error instanceof UsageError;
+    const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
+    const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
+    const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
+    process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
+    process.exitCode = isUsage ? 2 : 1;
   }
-} catch (error) {
-  const isUsage = error instanceof UsageError;
-  const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
-  const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
-  const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
-  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
-  process.exitCode = isUsage ? 2 : 1;
 }

@@ -1,10 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
-import { type Installation, makeInstallation } from '../support/process.ts';
+import { ADMIN, type Installation, makeInstallation } from '../support/process.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { type TestOrganization, testVariables } from '../support/service.ts';
 import { needDebian } from './debian.ts';
@@ -13,7 +12,6 @@ import { TwoServers } from './moves/two-servers.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's. */
 const PATH = `/usr/lib/postgresql/15/bin:${process.env.PATH}`;
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 
 /** Each case starts eight processes one after another. */
 const MAX_MS = 300_000;
@@ -67,7 +65,7 @@ describe('a move whose mover was killed while no service ran', () => {
     const control = await superuserIn(controlDatabase, server);
     onTestFinished(() => control.end());
     const recorded = async (query: string) => (await control.query(query, [acme.id])).rows;
-    const words = [ADMIN, 'org', 'move', acme.id, '--placement', to, '--pause', '3600'];
+    const words = [...ADMIN, 'org', 'move', acme.id, '--placement', to, '--pause', '3600'];
     const mover = spawn(process.execPath, words, { env: { ...variables, POSTERN_DATA_DIR: installation.dataDir }, stdio: 'ignore' });
     const ended = once(mover, 'exit');
     onTestFinished(() => void mover.kill('SIGKILL'));

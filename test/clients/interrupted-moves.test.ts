@@ -1,11 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
-import { type Installation, makeInstallation } from '../support/process.ts';
+import { ADMIN, type Installation, makeInstallation } from '../support/process.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
@@ -15,7 +14,6 @@ import { Writers } from './moves/writers.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's. */
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 
 let server: Awaited<ReturnType<typeof startPostgres15>>;
 /** Sessions of the server's superuser in the control database. */
@@ -63,7 +61,7 @@ const timesUndone = ({ id }: TestOrganization): number =>
 
 /** Begins a move whose pause would not end before the test does. */
 function startMover({ id }: TestOrganization): { readonly mover: ChildProcess; readonly ended: Promise<unknown[]> } {
-  const words = [ADMIN, 'org', 'move', id, '--placement', 'schema', '--pause', '3600', '--force'];
+  const words = [...ADMIN, 'org', 'move', id, '--placement', 'schema', '--pause', '3600', '--force'];
   const mover = spawn(process.execPath, words, { env: { ...variables, POSTERN_DATA_DIR: installation.dataDir }, stdio: 'ignore' });
   movers.add(mover);
   return { mover, ended: once(mover, 'exit').finally(() => movers.delete(mover)) };

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
-import { type Installation, makeInstallation } from '../support/process.ts';
+import { ADMIN, type Installation, makeInstallation } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
@@ -17,7 +17,6 @@ import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 import { Writers } from './moves/writers.ts';
 
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 const REPLICATED = fileURLToPath(new URL('moves/replicated.sql', import.meta.url));
 
 let source: Awaited<ReturnType<typeof startPostgres15>>;
@@ -148,7 +147,7 @@ async function openMoves({ id }: TestOrganization): Promise<number> {
 }
 
 function startMover({ id }: TestOrganization) {
-  const words = [ADMIN, 'org', 'move', id, '--to', 'other', '--replicate', '--force', '--pause', '15'];
+  const words = [...ADMIN, 'org', 'move', id, '--to', 'other', '--replicate', '--force', '--pause', '15'];
   return spawn(process.execPath, words, { env: variables, stdio: ['ignore', 'ignore', 'pipe'] });
 }
 

@@ -9,8 +9,10 @@ import { makeScratch } from './scratch.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin/admin.js', import.meta.url));
 const START_TIMEOUT_MS = 280_000;
+
+/** What Node runs for `postern admin`. */
+export const ADMIN: readonly string[] = [fileURLToPath(new URL('../../dist/src/command.js', import.meta.url)), 'admin'];
 
 /** How a process ended, and all it said. */
 export interface Ended {
@@ -106,9 +108,9 @@ export async function makeInstallation({ command: usual, account }: Installation
     startByNpm: () => launch({ npm_config_update_notifier: 'false' }, ['npm', 'start', '--ignore-scripts']).started(),
     launch: (variables) => launch(variables),
     run: (variables) => launch(variables).ended,
-    admin: (words, variables) => launch(variables, [process.execPath, ADMIN, ...words]).ended,
+    admin: (words, variables) => launch(variables, [process.execPath, ...ADMIN, ...words]).ended,
     adminAtTerminal(words, line, variables) {
-      const command = ['script', '-qec', `${process.execPath} ${ADMIN} ${words.join(' ')}`, '/dev/null'];
+      const command = ['script', '-qec', [process.execPath, ...ADMIN, ...words].join(' '), '/dev/null'];
       return launch(variables, command).writeWhenAsked(line);
     },
     async postgres() {

@@ -2,19 +2,17 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { eventually } from '../../support/eventually.ts';
 import { makeOwnCluster, type OwnCluster } from '../../support/own-cluster.ts';
 import { startPostgres15 } from '../../support/postgres15.ts';
-import { type Ended, type Installation, makeInstallation } from '../../support/process.ts';
+import { ADMIN, type Ended, type Installation, makeInstallation } from '../../support/process.ts';
 import { makeScratch, type Scratch } from '../../support/scratch.ts';
 import { serverUrl } from '../../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../../support/service.ts';
 import { closeAfterClients } from '../address.ts';
 
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../../dist/src/admin/admin.js', import.meta.url));
 
 /** How much WAL the server that publishes keeps for a slot. */
 export const KEPT = "ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'";
@@ -93,7 +91,7 @@ export class TwoServers {
 
   /** Begins a move whose pauses would not end before the test does. */
   startMover({ id }: TestOrganization): { readonly mover: ChildProcess; readonly ended: Promise<Pick<Ended, 'code' | 'stderr'>> } {
-    const words = [ADMIN, 'org', 'move', id, '--to', 'other', '--replicate', '--force', '--pause', '3600'];
+    const words = [...ADMIN, 'org', 'move', id, '--to', 'other', '--replicate', '--force', '--pause', '3600'];
     const mover = spawn(process.execPath, words, { env: this.#variables, stdio: ['ignore', 'ignore', 'pipe'] });
     let stderr = '';
     mover.stderr.setEncoding('utf8').on('data', (text: string) => {
