@@ -43,12 +43,8 @@ export const MECHANISMS: readonly Mechanism[] = [
   },
   {
     name: 'parse-cache',
-    about: 'recognizing a Parse message by its bytes',
-    replacement: {
-      module: 'proxy/client-statements.js',
-      text: 'find({ buffer, start, end }, context, generation) {',
-      by: 'find({ buffer, start, end }, context, generation) { return undefined;',
-    },
+    about: 'recognizing a Parse message by its bytes, so that it need not be inspected again; what may share is recognized all the same',
+    replacement: { module: 'proxy/parse.js', text: 'mayRepeat ? recall(session, scanner) : undefined', by: 'undefined' },
   },
   {
     name: 'reply-gathering',
