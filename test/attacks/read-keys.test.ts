@@ -171,6 +171,23 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     expect(rows).toEqual([{ id: 1, note: 'one' }]);
   });
 
+  it('gets nowhere with what is made after its first session, either', async () => {
+    expect((await service.query(reader, 'SELECT 1')).status).toBe(200);
+    await own.query('CREATE TABLE newer AS SELECT 1 AS id; CREATE VIEW newest AS SELECT * FROM newer; CREATE SEQUENCE newer_numbers');
+    const attempts = [
+      'INSERT INTO newer VALUES (9)',
+      'UPDATE newer SET id = 9',
+      'DELETE FROM newer',
+      'TRUNCATE newer',
+      'INSERT INTO newest VALUES (9)',
+      "SELECT nextval('newer_numbers')",
+      "SELECT setval('newer_numbers', 900)",
+    ];
+    for (const [name, door] of Object.entries(DOORS))
+      for (const sql of attempts) expect([name, sql, (await door(service, reader, sql)).sqlstate]).toEqual([name, sql, '42501']);
+    expect((await own.query('SELECT * FROM newer')).rows).toEqual([{ id: 1 }]);
+  });
+
   it('writes nothing by COPY, and neither makes keys nor runs migrations', async () => {
     const client = await service.connect(reader);
     await expect(client.query('COPY orders FROM STDIN')).rejects.toMatchObject({ code: '42501' });
