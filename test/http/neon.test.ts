@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { JsonReply } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -11,11 +11,9 @@ let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
   service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '15000' });
-});
-afterAll(() => service.close());
-beforeEach(async () => {
   acme = await service.signUp();
 });
+afterAll(() => service.close());
 
 const connectionString = ({ id, apiKey }: TestOrganization) => `postgresql://${id}:${apiKey}@nowhere.test:1/${id}`;
 
@@ -74,9 +72,9 @@ describe('a statement', () => {
   });
 
   it('describes its columns as node-postgres does', async () => {
-    await run('create table t(id int, name varchar(20))');
-    const { rows } = await run("select 't'::regclass::oid::text as oid");
-    const { fields } = await run('select name, id, 1.5::numeric(4, 2) as price from t');
+    await run('create table described(id int, name varchar(20))');
+    const { rows } = await run("select 'described'::regclass::oid::text as oid");
+    const { fields } = await run('select name, id, 1.5::numeric(4, 2) as price from described');
     expect(fields).toEqual([
       { name: 'name', dataTypeID: 1043, tableID: Number(rows[0].oid), columnID: 2, dataTypeSize: -1, dataTypeModifier: 24, format: 'text' },
       { name: 'id', dataTypeID: 23, tableID: Number(rows[0].oid), columnID: 1, dataTypeSize: 4, dataTypeModifier: -1, format: 'text' },
@@ -190,18 +188,18 @@ describe('a batch', () => {
   });
 
   it('leaves nothing behind when a statement fails, and tells the first failure', async () => {
-    await run('create table t(id int primary key)');
-    const queries = [{ query: 'insert into t values (1)' }, { query: 'insert into t values (1)' }, { query: 'select 1 / 0' }];
+    await run('create table failed(id int primary key)');
+    const queries = [{ query: 'insert into failed values (1)' }, { query: 'insert into failed values (1)' }, { query: 'select 1 / 0' }];
     const { status, body } = await post({ queries });
-    expect([status, body.code, body.constraint]).toEqual([400, '23505', 't_pkey']);
-    expect((await run('select count(*)::int as n from t')).rows).toEqual([{ n: 0 }]);
+    expect([status, body.code, body.constraint]).toEqual([400, '23505', 'failed_pkey']);
+    expect((await run('select count(*)::int as n from failed')).rows).toEqual([{ n: 0 }]);
   });
 
   it('leaves nothing behind when its commit fails', async () => {
-    await run('create table t(id int primary key deferrable initially deferred)');
-    const { status, body } = await post({ queries: [{ query: 'insert into t values (1), (1)' }] });
+    await run('create table deferred(id int primary key deferrable initially deferred)');
+    const { status, body } = await post({ queries: [{ query: 'insert into deferred values (1), (1)' }] });
     expect([status, body.code]).toEqual([400, '23505']);
-    expect((await run('select count(*)::int as n from t')).rows).toEqual([{ n: 0 }]);
+    expect((await run('select count(*)::int as n from deferred')).rows).toEqual([{ n: 0 }]);
   });
 
   it('may be empty, and no longer than a transaction may', async () => {
@@ -347,9 +345,10 @@ describe('the caller', () => {
   });
 
   it('is let in with the new key alone after a rotation', async () => {
-    const { body } = await service.call('POST', '/api/auth/rotate-key', { key: acme.apiKey });
-    expect((await post(one)).body.code).toBe('28P01');
-    expect((await post(one, as(connectionString({ ...acme, apiKey: body.apiKey })))).body.rows).toEqual([{ who: acme.id }]);
+    const rotating = await service.signUp('Rotating');
+    const { body } = await service.call('POST', '/api/auth/rotate-key', { key: rotating.apiKey });
+    expect((await post(one, as(connectionString(rotating)))).body.code).toBe('28P01');
+    expect((await post(one, as(connectionString({ ...rotating, apiKey: body.apiKey })))).body.rows).toEqual([{ who: rotating.id }]);
   });
 
   it('finds its calls in the audit log', async () => {
