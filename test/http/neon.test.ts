@@ -10,15 +10,15 @@ import { PLACEMENT, startTestService, type TestOrganization, type TestService } 
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '15000' });
+  service = await startTestService();
   acme = await service.signUp();
 });
 afterAll(() => service.close());
 
 const connectionString = ({ id, apiKey }: TestOrganization) => `postgresql://${id}:${apiKey}@nowhere.test:1/${id}`;
 
-async function post(body: unknown, headers: Record<string, string> = {}): Promise<JsonReply> {
-  const reply = await fetch(`${service.httpUrl}/sql`, {
+async function post(body: unknown, headers: Record<string, string> = {}, at = service): Promise<JsonReply> {
+  const reply = await fetch(`${at.httpUrl}/sql`, {
     method: 'POST',
     headers: { 'content-type': 'application/sql', 'neon-connection-string': connectionString(acme), ...headers },
     body: typeof body === 'string' ? body : JSON.stringify(body),
@@ -264,8 +264,11 @@ describe('an error', () => {
   });
 
   it('of a statement that takes too long has its SQLSTATE', async () => {
-    const { status, body } = await post({ query: 'select pg_sleep(60)' });
+    const hasty = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '500' });
+    const headers = { 'neon-connection-string': connectionString(await hasty.signUp()) };
+    const { status, body } = await post({ query: 'select pg_sleep(60)' }, headers, hasty);
     expect([status, body.code]).toEqual([400, '57014']);
+    await hasty.close();
   });
 
   it('of a body that is too large is a 413', async () => {
