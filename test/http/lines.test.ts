@@ -90,7 +90,8 @@ describe('a result a line', () => {
       requestId: 'broken-line',
     });
     expect(lines.length).toBeGreaterThan(10_000);
-    for (const line of lines.slice(1, -2)) expect(Object.keys(JSON.parse(line))).toEqual(['row']);
+    // To expect something of each of a hundred thousand lines takes seconds.
+    expect(lines.slice(1, -2).filter((line) => Object.keys(JSON.parse(line)).join() !== 'row')).toEqual([]);
     expect(await outcomeOf('broken-line')).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '22012' });
   });
 
@@ -162,13 +163,13 @@ describe('comma-separated values', () => {
     expect(lines.at(-1)).toBe('');
     expect(JSON.parse(lines.at(-2) ?? '')).toMatchObject({ error: { code: 'sql_error', sqlstate: '22012', requestId: 'broken-csv' } });
     expect(lines.length).toBeGreaterThan(10_000);
-    for (const line of lines.slice(1, -2)) expect(line).toMatch(/^\d+,[01]$/);
+    expect(lines.slice(1, -2).filter((line) => !/^\d+,[01]$/.test(line))).toEqual([]);
     expect(await outcomeOf('broken-csv')).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '22012' });
   });
 });
 
 describe('a client that stops reading', () => {
-  it.each([
+  it.concurrent.each([
     ['application/x-ndjson', 'stuck_lines'],
     ['application/json', 'stuck_json'],
     ['text/csv', 'stuck_csv'],
