@@ -206,7 +206,7 @@ function deadlinesOf(config: Config): ServerDeadlines {
   };
 }
 
-type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'stopListening' | 'drain' | 'closeAll'>;
+type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'stopListening' | 'caughtUp' | 'drain' | 'closeAll'>;
 
 /** Requests that were sent before the client knew of the shutdown take about as long to arrive as a reply takes to the client. */
 const LINGER_MS = 100;
@@ -235,6 +235,8 @@ function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readon
       // Timers come first after the process was busy: what has arrived meanwhile is read in one turn, and handled by the next.
       await turn();
       await turn();
+      // What was read of one organization may have to wait for more turns, where its input before has taken long.
+      await Promise.all(served.map((one) => one.caughtUp()));
     }
     closing = true;
     for (const one of served) one.drain();

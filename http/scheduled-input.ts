@@ -83,6 +83,11 @@ export class ScheduledInput implements InputSource {
     this.#input = this.#scheduler.join(organizationId);
   }
 
+  /** Resolves when there has been time for what has been read so far, a part of it if that is long; undefined if nothing is left. */
+  caughtUp(): Promise<void> | undefined {
+    return this.#isDeferred ? new Promise((resolve) => this.schedule(resolve)) : undefined;
+  }
+
   /** Does work for the connection when there is time for it, as for its input. */
   schedule(work: () => void): void {
     this.#input.defer({ handleInput: work });

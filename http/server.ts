@@ -55,6 +55,8 @@ export interface HttpServer {
   announceEnd(): void;
   /** Accepts no more connections. */
   stopListening(): void;
+  /** Resolves when the requests that have been read are known. */
+  caughtUp(): Promise<void>;
   /**
    * Closes idle connections at once and the others after their last pending reply. Connections that were taken over
    * do not belong to this server any more.
@@ -114,6 +116,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
       if (isOfNet) NetServer.prototype.close.call(server);
       else server.close();
     },
+    caughtUp: () => replies.caughtUp(),
     drain: () => replies.drain(),
     closeAll: () => replies.closeAll(),
   };
@@ -289,6 +292,10 @@ class PipelinedResponses {
       const last = due.at(-1);
       if (last !== undefined) last.shouldKeepAlive = false;
     }
+  }
+
+  async caughtUp(): Promise<void> {
+    await Promise.all([...this.#due.keys()].map((socket) => ScheduledInput.of(socket)?.caughtUp()));
   }
 
   drain(): void {

@@ -341,6 +341,9 @@ export class FastPath implements FastPathHost {
   /** The server does. */
   stopListening(): void {}
 
+  /** What has been read is known to be pending. */
+  async caughtUp(): Promise<void> {}
+
   /** Closes idle connections at once and the others after their pending reply. */
   drain(): void {
     this.announceEnd();
