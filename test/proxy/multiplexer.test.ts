@@ -29,6 +29,14 @@ it('each hears its own answer, wherever what the backend says is cut in two', ()
   }
 });
 
+it('no more than eight are at one backend at once, where that is the depth', () => {
+  const { backend, clients } = pipelineOf(10, false);
+  const asked = () => backend.heard.split('SELECT 1').length - 1;
+  expect(asked()).toBe(8);
+  backend.says(Buffer.concat(['first', 'second', 'third'].map(answer)));
+  expect(clients.map(({ heard }) => heard !== '')).toEqual([true, true, true, ...Array(7).fill(false)]);
+});
+
 it('a backend is not given back before the last cancel request to it has arrived', async () => {
   nothingIsLong();
   const { backend, clients } = pipelineOf(2);
