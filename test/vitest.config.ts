@@ -43,9 +43,9 @@ const CLIENTS_OF_ONE_SCHEMA = ['knex', 'kysely', 'neon', 'pg', 'pg-dump', 'postg
 
 /**
  * The files of a worker share its modules: to load them for each of two hundred files takes longer than most of the tests.
- * A worker more than the two processors that the suite is made for: tests wait, too.
+ * More workers than the two processors that the suite is made for: tests wait most of the time, for deadlines and for PostgreSQL.
  */
-const SHARED_MODULES = { isolate: false, maxWorkers: 3 } as const;
+const SHARED_MODULES = { isolate: false, maxWorkers: 5 } as const;
 
 /** After those, where both are run; vitest wants to be told. */
 const LONGER = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
