@@ -39,7 +39,8 @@ const STRINGS = 'standard_conforming_strings';
 type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
-const REST_TIMEOUT_MS = 500;
+/** How long the rest of a message may take. A server that is busy takes its time for the cancel request. */
+const REST_TIMEOUT_MS = 2_000;
 
 /** What is known of a session's end, from when its client, its backend or the service begins to end it. */
 class SessionEnding {
