@@ -44,7 +44,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'parse-cache',
     about: 'recognizing a Parse message by its bytes, so that it need not be inspected again; what may share is recognized all the same',
-    replacement: { module: 'proxy/parse.js', text: 'mayRepeat ? recall(session, scanner) : undefined', by: 'undefined' },
+    replacement: { module: 'proxy/statements.js', text: 'mayRepeat ? this.#recall(scanner) : undefined', by: 'undefined' },
   },
   {
     name: 'reply-gathering',
