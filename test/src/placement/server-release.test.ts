@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { describe, expect, inject, test } from 'vitest';
 import { concernAboutReleases, concernsAbout, readServerAge, type ServerAge } from '../../../src/placement/server-release.ts';
+import { readDocument } from '../../support/documents.ts';
 
 const CURRENT: ServerAge = { version: 180_007, local: '07:00', collations: [] };
 const SERVER = 'the PostgreSQL server of the cluster eu2';
@@ -38,6 +39,14 @@ describe('what is said of a server', () => {
       `${SERVER} sorts by version 153.128 of ICU, and its data was made with 153.80 (collation "und-x-icu"): ${rest}`,
     ]);
   });
+});
+
+test('the releases that are known are those that the documentation names', () => {
+  const [, list = ''] = /as this Postern knows: (.+)\.$/m.exec(readDocument('docker/README.md')) ?? [];
+  const versions = [...list.matchAll(/(\d+)\.(\d+)/g)].map(([, major, minor]) => 10_000 * Number(major) + Number(minor));
+  expect(versions).toHaveLength(4);
+  const lacking = (version: number) => concernsAbout({ ...CURRENT, version }, 'eu2').length;
+  expect(versions.map((version) => [lacking(version), lacking(version - 1)])).toEqual(versions.map(() => [0, 1]));
 });
 
 test('the time that is right in the zone is that of Node, where it has the release of the time zone database or a later one', () => {
