@@ -16,6 +16,7 @@ import { queryMessage } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT } from '../src/router/router.ts';
 import { UNNAMED_OPTIONS } from '../src/syntax/session-traits.ts';
+import { type BegunTransaction, leaveTransaction } from './begun-transaction.ts';
 import type { DescribeReply } from './client-statements.ts';
 import { type Gate, Reason } from './gate.ts';
 import { makeOptions, type Pins, type StateProbe, settingsChange } from './pins.ts';
@@ -189,6 +190,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   shared: SharedPipeline | undefined;
   /** Its cancel requests, from the first one on. */
   cancels: CancelQueue | undefined;
+  /** Set while the session has done nothing on its backend except BEGIN. */
+  begun: BegunTransaction | undefined;
   /** Resolves when the slot of an ended session is over. */
   #onSlotOver: (() => void) | undefined;
   #lastBackend: BackendConnection | undefined;
@@ -366,6 +369,14 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (session.customOptions !== pins.customOptions) this.#makeOptions(backend, pins);
   }
 
+  /** The session's transaction, in which nothing has been done except BEGIN, goes on with the one that has begun on another backend. */
+  goOnWith(lease: Lease): void {
+    if (this.lease !== undefined) leaveTransaction(this.lease);
+    this.lease = lease;
+    this.#backendChanged(lease.backend);
+    lease.backend.receiver = this.#session;
+  }
+
   /** An option that the session has set in a transaction is empty on each of its backends from then on. */
   #makeOptions({ session }: BackendConnection, { customOptions, settings }: Pins): void {
     const missing = [...customOptions].filter(
@@ -486,6 +497,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       else await this.#leave(this.shared);
       return;
     }
+    this.begun?.next(undefined);
     const lease = this.#detach();
     if (lease === undefined) return;
     this.cancels?.forget();

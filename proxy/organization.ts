@@ -3,6 +3,7 @@ import type { Tenant } from '../src/router/lease.ts';
 import type { ListedSession, SessionSource } from '../src/router/sessions.ts';
 import { BoundedMap } from '../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../src/runtime/memory-budget.ts';
+import { FirstOptions } from './begun-transaction.ts';
 import { ParseCache, STATEMENT_BOUNDS, StatementMemory } from './client-statements.ts';
 import { SequenceUse } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
@@ -25,6 +26,7 @@ export class OrganizationSessions {
   parseCache = new ParseCache();
   readonly statementMemory: StatementMemory;
   readonly sequences = new SequenceUse();
+  readonly firstOptions = new FirstOptions();
   /** The starts of sessions, by their settings. */
   readonly starts = new BoundedMap<string, SessionStart>({ maxEntries: MAX_REMEMBERED_LOGINS });
   /** The ParameterStatus values after a login, by the settings of the login. */

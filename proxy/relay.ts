@@ -7,6 +7,7 @@ import { FrontendType, queryMessage } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { joined } from '../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
+import { BegunTransaction, beginsTransaction } from './begun-transaction.ts';
 import type { ClientReceiver } from './client-connection.ts';
 import { answerLocally, forward } from './frontend-messages.ts';
 import { Reason } from './gate.ts';
@@ -57,6 +58,7 @@ export class Relay extends WireSession implements ClientReceiver {
 
   clientEnded(): void {
     this.makeEnding().halfClosed = true;
+    if (this.link.begun?.isAwaited === true) this.toClient.flush();
     if (!this.isBusy) this.clientGone();
   }
 
@@ -202,6 +204,7 @@ export class Relay extends WireSession implements ClientReceiver {
    */
   #handleMessage(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
     const { gate, services, link, inspection } = this;
+    if (link.begun !== undefined) this.#leaveBegun(scanner, link.begun);
     if (services.rewriter !== undefined && inspection.isRewrittenInSlices(scanner)) {
       if (link.lease !== undefined && this.statements.awaitsStrings(scanner)) {
         gate.hold(scanner.takeMessage());
@@ -220,6 +223,8 @@ export class Relay extends WireSession implements ClientReceiver {
       backend = this.#checkOut(scanner, chunk);
       if (backend === undefined) return false;
     }
+    if (this.status === 'I' && beginsTransaction(scanner) && this.startsPipeline && link.shared === undefined)
+      link.begun = new BegunTransaction(this, scanner);
     const isHeld = this.statements.mustWait(scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(Reason.settings));
     if (isHeld || !forward(this, scanner, backend)) {
       gate.hold(scanner.takeMessage());
@@ -227,6 +232,22 @@ export class Relay extends WireSession implements ClientReceiver {
     }
     if (scanner.last) inspection.isOver();
     return true;
+  }
+
+  /** The transaction does more than begin, on the backend on which it has begun, or on a second one. */
+  #leaveBegun(scanner: FrameScanner, begun: BegunTransaction): void {
+    const { link, replies, gate, status, received } = this;
+    if (begun.isAwaited && replies.length === 0) this.toClient.flush();
+    link.begun = undefined;
+    const isAtRest = replies.length === 0 && gate.reasons === 0 && status === 'T' && !received.isAmidMessage;
+    const mayMove = isAtRest && link.lease !== undefined && link.cancels?.underWay === undefined;
+    const lease = begun.next(mayMove ? scanner : undefined);
+    if (lease !== undefined) link.goOnWith(lease);
+  }
+
+  /** What waited for a second transaction to begin does so no longer. */
+  beganElsewhere(begun: BegunTransaction): void {
+    if (this.link.begun === begun && !this.isOver && this.replies.length === 0) this.toClient.flush();
   }
 
   /** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
@@ -350,7 +371,7 @@ export class Relay extends WireSession implements ClientReceiver {
   /** All requests have been answered. The backend is checked in before the reply is written, so that the next client gets it sooner. */
   #settle(): void {
     this.#settleBackend();
-    this.toClient.flush();
+    if (this.link.begun?.isAwaited !== true) this.toClient.flush();
   }
 
   /** Finds out what the session holds, checks the backend in, or keeps it. */

@@ -9,6 +9,7 @@ import type { Lease, Tenant } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type MemoryBounds, MemoryReservation } from '../src/runtime/memory-budget.ts';
 import { type AuditListener, MAX_REWRITTEN_BYTES } from './audited-text.ts';
+import type { FirstOptions } from './begun-transaction.ts';
 import type { ParseCache, StatementMemory } from './client-statements.ts';
 import type { ProcessIds } from './process-ids.ts';
 
@@ -31,6 +32,7 @@ export interface SessionServices extends AuditListener {
   readonly registry: StatementRegistry;
   readonly parseCache: ParseCache;
   readonly statementMemory: StatementMemory;
+  readonly firstOptions: FirstOptions;
   readonly bufferBudget: BufferBudget;
   /** Counts what the session does, for `GET /api/usage`. */
   readonly usage: OrganizationUsage;

@@ -114,6 +114,7 @@ class Session implements SessionServices, ReachableSession {
   readonly registry: StatementRegistry;
   readonly parseCache: OrganizationSessions['parseCache'];
   readonly statementMemory: OrganizationSessions['statementMemory'];
+  readonly firstOptions: OrganizationSessions['firstOptions'];
   readonly bufferBudget: BufferBudget;
   readonly usage: OrganizationUsage;
   readonly router: Router;
@@ -134,6 +135,7 @@ class Session implements SessionServices, ReachableSession {
     this.registry = this.multiplexer.registry;
     this.parseCache = shared.parseCache;
     this.statementMemory = shared.statementMemory;
+    this.firstOptions = shared.firstOptions;
     this.bufferBudget = new BufferBudget(context.messageBudget, tenant.limitsId);
     this.#client = client;
     this.router = context.router;

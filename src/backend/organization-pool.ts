@@ -259,6 +259,14 @@ export class OrganizationPool {
     return this.#lease(own >= 0 ? own : this.#findSuited(options));
   }
 
+  /** As {@link lease}, if the session suits nobody who waits. */
+  leaseUnwanted(options: CustomOptions): BackendConnection | undefined {
+    const index = this.#findSuited(options);
+    const made = this.#idle[index]?.backend.session.customOptions;
+    if (made === undefined || this.#waiters.some(({ waiter }) => areAmong(made, optionsOf(waiter)))) return undefined;
+    return this.#lease(index);
+  }
+
   /** The index of an unreserved session in which no other options exist than these, and as many of these as possible. */
   #findSuited(options: CustomOptions): number {
     let [found, most] = [-1, -1];

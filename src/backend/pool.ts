@@ -106,14 +106,15 @@ export class Pool {
   }
 
   /**
-   * Returns an idle backend if there is one and no waiter is due for it.
+   * Returns an idle backend if there is one that no waiter is due for.
    * @param preferred leased before others if it is idle; if it is reserved, then for the caller, even if others wait
    * @param options the customized options that may exist in its session; default: none
    */
   tryAcquire(tenantId: string, preferred?: BackendConnection, options?: CustomOptions): BackendConnection | undefined {
     const own = this.#fairness.pools.get(tenantId);
     if (own === undefined || this.#closing.signal.aborted) return undefined;
-    return own.waiters > 0 && preferred?.session.reservation === undefined ? undefined : own.lease(preferred, options);
+    if (own.waiters === 0 || preferred?.session.reservation !== undefined) return own.lease(preferred, options);
+    return options === undefined || options.size === 0 ? undefined : own.leaseUnwanted(options);
   }
 
   /**

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
 import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -313,6 +314,51 @@ describe.each(places)('PostgreSQL $version, placement $placement', ({ version, s
       for (let repeat = 0; repeat < 20; repeat += 1) await round();
       expect(opened()).toBe(before);
       await Promise.all(clients.map((client) => client.end()));
+    });
+
+    /** A client that connects for one transaction. @param begun is called when it has begun */
+    const asTransaction = async (first: string, begun: () => Promise<unknown> = async () => {}) => {
+      const client = await service.connect(organization);
+      try {
+        await client.query('BEGIN');
+        await begun();
+        const answer = await client.query(first);
+        const { rows } = await client.query("SELECT now() AS at, current_setting('app.tenant', true) AS tenant");
+        await client.query('COMMIT');
+        return { answer, ...(rows[0] as { at: Date; tenant: string | null }) };
+      } finally {
+        await client.end();
+      }
+    };
+    const SET = `SET LOCAL app.tenant = '${TENANT}'`;
+
+    it('do not cost clients that connect for one transaction, and set them behind BEGIN, a backend each', async () => {
+      for (let repeat = 0; repeat < 3; repeat += 1) await asTransaction(SET);
+      const before = opened();
+      for (let repeat = 0; repeat < 20; repeat += 1) expect((await asTransaction(SET)).tenant).toBe(TENANT);
+      // On a busy machine a second backend may not be kept long enough once in a while.
+      expect(opened() - before).toBeLessThan(10);
+    });
+
+    it('are NULL in transactions that have begun in two places and do not set them, and now() is the time of BEGIN', async () => {
+      const observer = new pg.Client(server);
+      await observer.connect();
+      try {
+        for (let repeat = 0; repeat < 3; repeat += 1) await asTransaction(SET);
+        for (const first of [VALUE, SET, "SELECT set_config('app.other', 'x', true)", VALUE, `${SET}; SELECT 1`, SET, 'SELECT 1', SET]) {
+          let begunAt = new Date(0);
+          const { at, tenant, answer } = await asTransaction(first, async () => {
+            begunAt = (await observer.query('SELECT clock_timestamp() AS at')).rows[0].at;
+          });
+          expect(at.getTime()).toBeLessThanOrEqual(begunAt.getTime());
+          expect(tenant).toBe(first.startsWith(SET) ? TENANT : null);
+          if (first === VALUE) expect(answer.rows).toEqual([{ v: null }]);
+        }
+        const leftOpen = 'SELECT count(*)::int4 AS n FROM pg_stat_activity WHERE usename = $1 AND xact_start IS NOT NULL';
+        await eventually('no transaction is left open', async () => (await observer.query(leftOpen, [organization.id])).rows[0].n === 0);
+      } finally {
+        await observer.end();
+      }
     });
 
     it('do not cost callers over HTTP who set them first their backends', async () => {
