@@ -2,11 +2,11 @@ import { randomInt } from 'node:crypto';
 import type { Observe } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import { AuditLog } from './audit/log.ts';
-import { CLUSTERS_CHANNEL, ClusterRegistry } from './clusters.ts';
+import { ClusterRegistry } from './clusters.ts';
 import { type ControlConnection, ControlPool, PgLocks, type Sql } from './control-pool.ts';
 import { CredentialCache, type PauseListener } from './credential-cache.ts';
 import {
-  CREDENTIALS_CHANNEL,
+  CREDENTIALS,
   type Credential,
   type FormerKey,
   type KeyState,
@@ -15,7 +15,6 @@ import {
   loadStates,
   notifyChange,
   type OrganizationCredentials,
-  parseChange,
 } from './credentials.ts';
 import { KeyLastUsed, KeyRegistry } from './keys.ts';
 import { migrate } from './migrations.ts';
@@ -24,20 +23,11 @@ import { NotificationChannel } from './notification-channel.ts';
 import { type ChangeOrganization, lockOrganization, type Organization } from './organization.ts';
 import { OrganizationRegistry } from './organizations.ts';
 import { PauseRegistry } from './pauses.ts';
-import {
-  AuthenticationFailures,
-  CANCELS_CHANNEL,
-  CancelForwarding,
-  ConnectionSlotRequests,
-  deleteOldRequests,
-  FAILURES_CHANNEL,
-  PROCESSES_CHANNEL,
-  ProcessRequests,
-  SLOTS_CHANNEL,
-} from './processes.ts';
+import { AuthenticationFailures, CancelForwarding, ConnectionSlotRequests, deleteOldRequests, ProcessRequests } from './processes.ts';
 import { deleteOldStatistics, QueryStatistics, TextFileWatch } from './query-statistics.ts';
 import { SavedQueries } from './saved-queries.ts';
 import { deleteExpiredInvitations, deleteOldAttempts, SignUpRegistry } from './sign-ups.ts';
+import { Topics } from './topics.ts';
 import { deleteOldUsage, Usage } from './usage.ts';
 
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
@@ -82,6 +72,7 @@ export class Catalog {
   readonly #now: () => Date;
   readonly #database: ControlPool;
   readonly #credentials = new CredentialCache((...paused) => this.#onPause(...paused));
+  readonly #topics: Topics;
   readonly #channel: NotificationChannel;
   readonly #keyUse: KeyLastUsed;
   readonly #queryTexts: TextFileWatch;
@@ -100,7 +91,9 @@ export class Catalog {
     this.#now = options.now ?? (() => new Date());
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
-    this.clusters = new ClusterRegistry(this.#database);
+    this.#topics = new Topics({ own: this.#process, database: this.#database, observe });
+    this.#topics.topic({ ...CREDENTIALS, receive: (state) => this.#credentials.changed(state) });
+    this.clusters = new ClusterRegistry(this.#topics, this.#database);
     this.queryStatistics = new QueryStatistics(this.#database, this.#now);
     this.usage = new Usage(this.#database, this.#now);
     this.#queryTexts = new TextFileWatch(this.#database, observe);
@@ -121,21 +114,13 @@ export class Catalog {
     this.moves = new MoveRegistry({ ...parts, process: this.#process });
     this.savedQueries = new SavedQueries(parts);
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
-    this.processes = new ProcessRequests(this.#process, this.#database, observe);
-    this.cancels = new CancelForwarding(this.#process, this.#database, observe);
-    this.failures = new AuthenticationFailures(this.#process, this.#database, observe);
-    this.slots = new ConnectionSlotRequests(this.#process, this.#database, observe);
-    const receivers = new Map<string, (payload: string) => void>([
-      [CREDENTIALS_CHANNEL, (payload) => this.#changed(payload)],
-      [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],
-      [CANCELS_CHANNEL, (payload) => this.cancels.notified(payload)],
-      [FAILURES_CHANNEL, (payload) => this.failures.notified(payload)],
-      [SLOTS_CHANNEL, (payload) => this.slots.notified(payload)],
-      [CLUSTERS_CHANNEL, () => this.clusters.notified()],
-    ]);
-    this.#channel = new NotificationChannel(connection, [...receivers.keys()], {
+    this.processes = new ProcessRequests(this.#topics, this.#database, observe);
+    this.cancels = new CancelForwarding(this.#topics);
+    this.failures = new AuthenticationFailures(this.#topics);
+    this.slots = new ConnectionSlotRequests(this.#topics);
+    this.#channel = new NotificationChannel(connection, this.#topics.channels, {
       opened: (sql) => this.#listening(sql),
-      notified: (payload, channel) => receivers.get(channel)?.(payload),
+      notified: (payload, channel) => this.#topics.received(channel, payload),
       lost: () => this.#notificationsLost(),
     });
   }
@@ -205,7 +190,7 @@ export class Catalog {
 
   /** Writes pending audit entries and key uses, then ends all sessions. */
   async close(): Promise<void> {
-    this.failures.close();
+    this.#topics.close();
     this.#closing = true;
     this.locks.reserved.close();
     this.processes.close();
@@ -249,11 +234,6 @@ export class Catalog {
       this.#options.observe({ name: 'service.warning', message: 'notifications were lost: every key is looked up until they are back' });
     }
     this.#listens = false;
-  }
-
-  #changed(payload: string): void {
-    const state = parseChange(payload);
-    if (state !== undefined) this.#credentials.changed(state);
   }
 }
 

@@ -1,17 +1,19 @@
 import { ServiceError } from '../errors.ts';
 import type { ControlPool, Sql } from './control-pool.ts';
 import type { Placement } from './organization.ts';
+import { announce, type TopicFormat, type Topics } from './topics.ts';
 
-/** The channel on which all processes are told that the clusters have changed. */
-export const CLUSTERS_CHANNEL = 'postern_clusters';
+/** All processes are told that the clusters have changed. */
+const CLUSTERS: TopicFormat<undefined> = { channel: 'postern_clusters', encode: () => [''], decode: () => [undefined] };
 
 /** The PostgreSQL servers that organizations live on, as the operator has said. */
 export class ClusterRegistry {
   readonly #database: ControlPool;
   #listener: () => void = () => {};
 
-  constructor(database: ControlPool) {
+  constructor(topics: Topics, database: ControlPool) {
     this.#database = database;
+    topics.topic({ ...CLUSTERS, receive: () => this.notified() });
   }
 
   /** The default one first. */
@@ -44,6 +46,7 @@ export class ClusterRegistry {
     this.#listener = listener;
   }
 
+  /** They may have changed. */
   notified(): void {
     this.#listener();
   }
@@ -51,7 +54,7 @@ export class ClusterRegistry {
   async #change(work: (sql: Sql) => Promise<void>): Promise<void> {
     await this.#database.transaction(async (sql) => {
       await work(sql);
-      await sql`select pg_notify(${CLUSTERS_CHANNEL}, '')`;
+      await announce(sql, CLUSTERS, undefined);
     });
   }
 }

@@ -4,6 +4,7 @@ import type { Sql } from './control-pool.ts';
 import { type ApiKey, endOf, expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './key-rows.ts';
 import { type Organization, type OrganizationRow, type OrganizationStatus, type Placement, toOrganization } from './organization.ts';
 import { pausedForMs } from './pauses.ts';
+import { announce, type TopicFormat } from './topics.ts';
 
 /** All keys of an organization share these, because SCRAM sends the salt before the server knows which key the client has. */
 export type SaltOfKeys = Pick<ScramVerifier, 'salt' | 'iterations'>;
@@ -157,9 +158,6 @@ export function stateOf({ organization, revision, keys, former, pausedForMs }: L
   return { organizationId: id, revision, status, keys, ended, placement, pausedForMs };
 }
 
-/** The channel on which changes are notified. */
-export const CREDENTIALS_CHANNEL = 'postern_credentials';
-
 /** The part of a live key that may change while it is in use. */
 interface KeyValidity {
   readonly id: string;
@@ -220,18 +218,28 @@ export async function loadStates(sql: Sql, organizationIds: readonly string[]): 
 export async function notifyChange(sql: Sql, organizationId: string): Promise<KeyState> {
   const [state] = await loadStates(sql, [organizationId]);
   if (state === undefined) throw new ServiceError('not_found', `there is no organization "${organizationId}"`);
-  const notification: Notification = {
-    ...state,
-    keyId: state.keys[0]?.id ?? '',
-    keys: state.keys.map(({ id, version, expiresInMs }) => [id, version, expiresInMs]),
-    ended: Object.entries(state.ended),
-  };
-  await sql`select pg_notify(${CREDENTIALS_CHANNEL}, ${JSON.stringify(notification)})`;
+  await announce(sql, CREDENTIALS, state);
   return state;
 }
 
+/** Changes of organizations and their keys. */
+export const CREDENTIALS: TopicFormat<KeyState> = {
+  channel: 'postern_credentials',
+  encode: (states) =>
+    states.map((state) => {
+      const notification: Notification = {
+        ...state,
+        keyId: state.keys[0]?.id ?? '',
+        keys: state.keys.map(({ id, version, expiresInMs }) => [id, version, expiresInMs]),
+        ended: Object.entries(state.ended),
+      };
+      return JSON.stringify(notification);
+    }),
+  decode: (payload) => [parseChange(payload) ?? []].flat(),
+};
+
 /** @returns undefined for a payload that {@link notifyChange} did not send */
-export function parseChange(payload: string): KeyState | undefined {
+function parseChange(payload: string): KeyState | undefined {
   try {
     // A version with one key does not tell which keys there are: what was opened with any of them ends, and they are read again.
     const notification: Partial<Notification> = JSON.parse(payload);

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observe } from '../observation.ts';
-import { BoundedMap } from '../runtime/bounded-map.ts';
 import { randomDigits } from '../runtime/bytes.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import type { ControlPool, Sql } from './control-pool.ts';
+import { announce, type BatchedTopic, type TopicFormat, type Topics } from './topics.ts';
 
 /** What other processes have replied. */
 interface Replies {
@@ -49,10 +49,11 @@ export class ProcessRequests {
   #answering = 0;
   #responder: Responder | undefined;
 
-  constructor(own: number, database: ControlPool, observe: Observe) {
-    this.own = own;
+  constructor(topics: Topics, database: ControlPool, observe: Observe) {
+    this.own = topics.own;
     this.#database = database;
     this.#observe = observe;
+    topics.topic({ ...PROCESSES, receive: (notice) => this.#notified(notice) });
   }
 
   /** From now on this process is asked by others. One that never calls this may ask, as commands of the operator do. */
@@ -82,10 +83,7 @@ export class ProcessRequests {
     }
   }
 
-  /** Handles a notification. It only notes what is to be done, because others wait behind it. */
-  notified(payload: string): void {
-    const notice = parseNotice(payload);
-    if (notice === undefined) return;
+  #notified(notice: Notice): void {
     if ('replied' in notice) {
       const pending = this.#pending.get(notice.id);
       pending?.replied.add(notice.replied);
@@ -134,20 +132,6 @@ async function allReplied(pending: Pending, asked: readonly number[], timeoutMs:
   await delay(timeoutMs, undefined, { signal: timeout.signal }).catch(() => {});
 }
 
-/** @returns undefined for a payload of another version */
-function parseNotice(payload: string): RequestNotice | ReplyNotice | undefined {
-  try {
-    const notice: Partial<RequestNotice & ReplyNotice> = JSON.parse(payload);
-    const isKnown = typeof notice.id === 'string' && (typeof notice.replied === 'number' || typeof notice.request === 'string');
-    return isKnown ? (notice as RequestNotice | ReplyNotice) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The channel on which processes tell each other of requests and replies. */
-export const PROCESSES_CHANNEL = 'postern_processes';
-
 /** A request to other processes. It has to fit in a notification, which may have 8,000 bytes. */
 interface RequestNotice {
   readonly id: string;
@@ -163,6 +147,18 @@ interface ReplyNotice {
   readonly id: string;
   readonly replied: number;
 }
+
+type Notice = RequestNotice | ReplyNotice;
+
+const PROCESSES: TopicFormat<Notice> = {
+  channel: 'postern_processes',
+  encode: (notices) => notices.map((notice) => JSON.stringify(notice)),
+  decode(payload) {
+    const notice: Partial<RequestNotice & ReplyNotice> = JSON.parse(payload);
+    const isKnown = typeof notice.id === 'string' && (typeof notice.replied === 'number' || typeof notice.request === 'string');
+    return isKnown ? [notice as Notice] : [];
+  },
+};
 
 interface Reply {
   readonly process: number;
@@ -189,14 +185,14 @@ async function insertRequest(sql: Sql, { id, from, to = 0, request }: RequestNot
       delete from postern.processes using others where processes.number = others.number and others.has_ended
     )
     insert into postern.process_requests (id, process) select ${id}, number from others where not has_ended returning process`;
-  if (rows.length > 0) await notify(sql, { id, from, request, ...(to === 0 ? {} : { to }) });
+  if (rows.length > 0) await announce(sql, PROCESSES, { id, from, request, ...(to === 0 ? {} : { to }) });
   return rows.map(({ process }) => process);
 }
 
 /** Does nothing when nobody waits for the reply any more. */
 async function insertReply(sql: Sql, id: string, process: number, reply: string): Promise<void> {
   const updated = await sql`update postern.process_requests set reply = ${reply} where id = ${id} and process = ${process} returning id`;
-  if (updated.length > 0) await notify(sql, { id, replied: process });
+  if (updated.length > 0) await announce(sql, PROCESSES, { id, replied: process });
 }
 
 /** Ends a request. @returns the replies that have come */
@@ -209,20 +205,6 @@ export async function deleteOldRequests(sql: Sql): Promise<void> {
   await sql`delete from postern.process_requests where asked_at < now() - interval '1 minute'`;
 }
 
-async function notify(sql: Sql, notice: RequestNotice | ReplyNotice): Promise<void> {
-  await sql`select pg_notify(${PROCESSES_CHANNEL}, ${JSON.stringify(notice)})`;
-}
-
-/** Notifies the other processes that share the control database, if there are any. @throws ServiceError `not_ready` */
-async function notifyOthers(database: ControlPool, own: number, channel: string, payload: string): Promise<void> {
-  await database.lowPriorityTransaction(
-    (sql) => sql`select pg_notify(${channel}, ${payload}) where exists (select from postern.processes where number <> ${own})`,
-  );
-}
-
-/** The channel on which processes pass on cancel requests. */
-export const CANCELS_CHANNEL = 'postern_cancels';
-
 /** A cancel request for whichever process has the session. Its secret is not passed on, only a digest that proves it. */
 export interface ForwardedCancel {
   readonly processId: number;
@@ -232,29 +214,35 @@ export interface ForwardedCancel {
 
 type CancelHandler = (cancel: ForwardedCancel) => void;
 
-/** A notification may have 8,000 bytes; a cancel request takes up to 64 of them. */
-const CANCELS_PER_NOTIFICATION = 100;
-/** Anybody may send cancel requests: while so many wait, further ones are dropped, as if they had come too late. */
-const WAITING_MAX = 1_000;
+/** A notification has up to a hundred cancel requests, each of up to 64 bytes. */
+const CANCELS: TopicFormat<ForwardedCancel> = {
+  channel: 'postern_cancels',
+  encode: (cancels) => [JSON.stringify(cancels.map((one) => [one.processId, one.secretDigest]))],
+  decode(payload) {
+    const entries: unknown = JSON.parse(payload);
+    if (!Array.isArray(entries)) return [];
+    return entries.flatMap((entry) => {
+      const [processId, digest] = Array.isArray(entry) ? entry : [];
+      return typeof processId === 'number' && typeof digest === 'string' ? [{ processId, secretDigest: digest }] : [];
+    });
+  },
+};
 
 /**
  * Passes on cancel requests to the other processes that share a control database: a client's cancel request comes on a connection of
  * its own, which a load balancer may send to another process than the session's.
  */
 export class CancelForwarding {
-  readonly #own: number;
-  readonly #database: ControlPool;
-  readonly #observe: Observe;
-  #waiting: ForwardedCancel[] = [];
-  /** The notification that is sent now. */
-  #sending: Promise<void> | undefined;
+  readonly #topic: BatchedTopic<ForwardedCancel>;
   #handler: CancelHandler = () => {};
 
-  /** @param own this process's number */
-  constructor(own: number, database: ControlPool, observe: Observe) {
-    this.#own = own;
-    this.#database = database;
-    this.#observe = observe;
+  constructor(topics: Topics) {
+    this.#topic = topics.batched({
+      ...CANCELS,
+      receive: (cancel) => this.#handler(cancel),
+      keyOf: ({ processId, secretDigest: digest }) => `${processId} ${digest}`,
+      failure: 'cancel requests could not be passed on to other processes',
+    });
   }
 
   /** @param handler is called with the cancel requests of other processes, most of which are for none of this one's sessions */
@@ -263,31 +251,8 @@ export class CancelForwarding {
   }
 
   /** Resolves when the other processes have been notified, if there are any. An error is observed. */
-  async forward(processId: number, secret: Buffer): Promise<void> {
-    if (this.#waiting.length >= WAITING_MAX) return;
-    this.#waiting.push({ processId, secretDigest: secretDigest(secret) });
-    // Those that come while one notification is sent go with the next.
-    await this.#sending;
-    while (this.#waiting.length > 0) {
-      this.#sending ??= this.#sendNext();
-      await this.#sending;
-    }
-  }
-
-  notified(payload: string): void {
-    const cancels = parseCancels(payload);
-    for (const cancel of cancels) this.#handler(cancel);
-  }
-
-  async #sendNext(): Promise<void> {
-    const payload = JSON.stringify(this.#waiting.splice(0, CANCELS_PER_NOTIFICATION).map((one) => [one.processId, one.secretDigest]));
-    try {
-      await notifyOthers(this.#database, this.#own, CANCELS_CHANNEL, payload);
-    } catch (cause) {
-      this.#observe({ name: 'service.warning', message: 'cancel requests could not be passed on to other processes', cause });
-    } finally {
-      this.#sending = undefined;
-    }
+  forward(processId: number, secret: Buffer): Promise<void> {
+    return this.#topic.tell({ processId, secretDigest: secretDigest(secret) });
   }
 }
 
@@ -296,22 +261,20 @@ export function secretDigest(secret: Buffer): string {
   return createHash('sha256').update(secret).digest('base64');
 }
 
-/** @returns none for a payload of another version */
-function parseCancels(payload: string): ForwardedCancel[] {
-  try {
-    const entries: unknown = JSON.parse(payload);
-    if (!Array.isArray(entries)) return [];
-    return entries.flatMap((entry) => {
-      const [processId, digest] = Array.isArray(entry) ? entry : [];
-      return typeof processId === 'number' && typeof digest === 'string' ? [{ processId, secretDigest: digest }] : [];
-    });
-  } catch {
-    return [];
-  }
+/** A process needs a connection slot of a cluster's server. */
+interface SlotRequest {
+  readonly from: number;
+  readonly cluster: string;
 }
 
-/** The channel on which processes ask each other to close an unused session of a server that has no connection slots free. */
-export const SLOTS_CHANNEL = 'postern_slots';
+const SLOTS: TopicFormat<SlotRequest> = {
+  channel: 'postern_slots',
+  encode: (requests) => requests.map((request) => JSON.stringify(request)),
+  decode(payload) {
+    const request: Partial<SlotRequest> = JSON.parse(payload);
+    return typeof request.cluster === 'string' ? [request as SlotRequest] : [];
+  },
+};
 
 /** Called when another process needs a slot of this cluster's server. */
 type SlotListener = (cluster: string) => void;
@@ -322,17 +285,21 @@ type SlotListener = (cluster: string) => void;
  */
 export class ConnectionSlotRequests {
   readonly #own: number;
-  readonly #database: ControlPool;
-  readonly #observe: Observe;
+  readonly #topic: BatchedTopic<SlotRequest>;
   /** The clusters of which the others are being asked now. */
   readonly #asking = new Set<string>();
   #listener: SlotListener = () => {};
 
-  /** @param own this process's number */
-  constructor(own: number, database: ControlPool, observe: Observe) {
-    this.#own = own;
-    this.#database = database;
-    this.#observe = observe;
+  constructor(topics: Topics) {
+    this.#own = topics.own;
+    this.#topic = topics.batched({
+      ...SLOTS,
+      receive: ({ from, cluster }) => {
+        if (from !== this.#own) this.#listener(cluster);
+      },
+      keyOf: ({ cluster }) => cluster,
+      failure: 'other processes could not be asked for connection slots',
+    });
   }
 
   listen(listener: SlotListener): void {
@@ -343,68 +310,65 @@ export class ConnectionSlotRequests {
   ask(cluster: string): void {
     if (this.#asking.has(cluster)) return;
     this.#asking.add(cluster);
-    void this.#send(cluster);
-  }
-
-  async #send(cluster: string): Promise<void> {
-    try {
-      await notifyOthers(this.#database, this.#own, SLOTS_CHANNEL, JSON.stringify({ from: this.#own, cluster }));
-    } catch (cause) {
-      this.#observe({ name: 'service.warning', message: 'other processes could not be asked for connection slots', cause });
-    } finally {
-      this.#asking.delete(cluster);
-    }
-  }
-
-  notified(payload: string): void {
-    const { from, cluster } = parseRequest(payload);
-    if (from !== this.#own && cluster !== undefined) this.#listener(cluster);
+    void this.#topic.tell({ from: this.#own, cluster }).finally(() => this.#asking.delete(cluster));
   }
 }
-
-/** @returns nothing for a payload of another version */
-function parseRequest(payload: string): { readonly from?: unknown; readonly cluster?: string } {
-  try {
-    const { from, cluster }: { from?: unknown; cluster?: unknown } = JSON.parse(payload);
-    return typeof cluster === 'string' ? { from, cluster } : {};
-  } catch {
-    return {};
-  }
-}
-
-/** The channel on which processes tell each other of logins and requests without a valid key. */
-export const FAILURES_CHANNEL = 'postern_failures';
 
 /** `login`: of an address and organization, by their digest. `refusal`: of an address. */
-type FailureKind = 'login' | 'refusal';
+const FAILURE_KINDS = ['login', 'refusal'] as const;
+type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** Called for failures in other processes. */
 type FailureListener = (key: string, count: number) => void;
 
-const SEND_EVERY_MS = 250;
-/** A notification may have 8,000 bytes; a failure takes up to 64 of them. */
-const KEYS_PER_NOTIFICATION = 100;
+interface Failure {
+  readonly from: number;
+  readonly kind: FailureKind;
+  readonly key: string;
+  readonly count: number;
+}
+
+/** A notification has failures of one kind and process: up to a hundred, each of up to 64 bytes. */
+const FAILURES: TopicFormat<Failure> = {
+  channel: 'postern_failures',
+  encode: (failures) =>
+    FAILURE_KINDS.flatMap((kind) => {
+      const ofKind = failures.filter((failure) => failure.kind === kind);
+      const [first] = ofKind;
+      return first === undefined
+        ? []
+        : [JSON.stringify({ from: first.from, kind, failures: ofKind.map(({ key, count }) => [key, count]) })];
+    }),
+  decode(payload) {
+    const { from, kind, failures }: { from: number; kind: FailureKind; failures: readonly (readonly [string, number])[] } =
+      JSON.parse(payload);
+    return FAILURE_KINDS.includes(kind) ? failures.map(([key, count]) => ({ from, kind, key, count })) : [];
+  },
+};
+
+const FAILURES_EVERY_MS = 250;
 
 /**
- * Tells the other processes that share a control database of failures, so that limits on them count for all processes together. They
- * are told four times a second, with a number for each key.
+ * Tells the other processes that share a control database of logins and requests without a valid key, so that limits on them count for
+ * all processes together. They are told four times a second, with a number for each key.
  */
 export class AuthenticationFailures {
   readonly #own: number;
-  readonly #database: ControlPool;
-  readonly #observe: Observe;
-  readonly #waiting: Record<FailureKind, BoundedMap<string, number>> = {
-    login: new BoundedMap({ maxEntries: WAITING_MAX }),
-    refusal: new BoundedMap({ maxEntries: WAITING_MAX }),
-  };
+  readonly #topic: BatchedTopic<Failure>;
   readonly #listeners: Partial<Record<FailureKind, FailureListener>> = {};
-  #timer: NodeJS.Timeout | undefined;
 
-  /** @param own this process's number */
-  constructor(own: number, database: ControlPool, observe: Observe) {
-    this.#own = own;
-    this.#database = database;
-    this.#observe = observe;
+  constructor(topics: Topics) {
+    this.#own = topics.own;
+    this.#topic = topics.batched({
+      ...FAILURES,
+      receive: ({ from, kind, key, count }) => {
+        if (from !== this.#own) this.#listeners[kind]?.(key, count);
+      },
+      keyOf: ({ kind, key }) => `${kind} ${key}`,
+      merge: (waiting, { count }) => ({ ...waiting, count: waiting.count + count }),
+      everyMs: FAILURES_EVERY_MS,
+      failure: 'other processes could not be told of failed logins',
+    });
   }
 
   listen(kind: FailureKind, listener: FailureListener): void {
@@ -413,62 +377,6 @@ export class AuthenticationFailures {
 
   /** @param key at most 50 characters of ASCII */
   happened(kind: FailureKind, key: string): void {
-    const waiting = this.#waiting[kind];
-    waiting.set(key, (waiting.get(key) ?? 0) + 1);
-    this.#schedule();
-  }
-
-  #schedule(): void {
-    this.#timer ??= setTimeout(() => void this.#send(), SEND_EVERY_MS).unref();
-  }
-
-  notified(payload: string): void {
-    const notice = parseFailureNotice(payload);
-    if (notice === undefined || notice.from === this.#own) return;
-    for (const [key, count] of notice.failures) this.#listeners[notice.kind]?.(key, count);
-  }
-
-  close(): void {
-    clearTimeout(this.#timer);
-  }
-
-  async #send(): Promise<void> {
-    try {
-      for (const kind of ['login', 'refusal'] as const) {
-        for (let failures = this.#take(kind); failures.length > 0; failures = this.#take(kind)) {
-          const payload = JSON.stringify({ from: this.#own, kind, failures } satisfies Notice);
-          await notifyOthers(this.#database, this.#own, FAILURES_CHANNEL, payload);
-        }
-      }
-    } catch (cause) {
-      this.#observe({ name: 'service.warning', message: 'other processes could not be told of failed logins', cause });
-    } finally {
-      this.#timer = undefined;
-      if (Object.values(this.#waiting).some(({ size }) => size > 0)) this.#schedule();
-    }
-  }
-
-  #take(kind: FailureKind): (readonly [key: string, count: number])[] {
-    const waiting = this.#waiting[kind];
-    const failures = [...waiting.entries()].slice(0, KEYS_PER_NOTIFICATION);
-    for (const [key] of failures) waiting.delete(key);
-    return failures;
-  }
-}
-
-interface Notice {
-  readonly from: number;
-  readonly kind: FailureKind;
-  readonly failures: readonly (readonly [key: string, count: number])[];
-}
-
-/** @returns undefined for a payload of another version */
-function parseFailureNotice(payload: string): Notice | undefined {
-  try {
-    const notice: Partial<Notice> = JSON.parse(payload);
-    const isKnown = (notice.kind === 'login' || notice.kind === 'refusal') && Array.isArray(notice.failures);
-    return isKnown ? (notice as Notice) : undefined;
-  } catch {
-    return undefined;
+    void this.#topic.tell({ from: this.#own, kind, key, count: 1 });
   }
 }
