@@ -1,5 +1,6 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import { isFrom } from '../src/auth/tokens.ts';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
@@ -28,6 +29,7 @@ import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
 import { type DocumentedOperation, type Endpoint, type RouteContext, serve } from './operation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './ops-app.ts';
 import { answerProblems, answerRefusedByFastify, RequestOutcomes } from './problems.ts';
+import { ProxiedConnections } from './proxied-connections.ts';
 import { countReplies } from './reply-memory.ts';
 import { openContext, originOf, type RequestContext, requestIdOf } from './request-context.ts';
 import { RequestsInProgress } from './requests-in-progress.ts';
@@ -71,7 +73,6 @@ export interface HttpAppOptions extends RouteContext {
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, authenticator, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
-  const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const isServedHost = servedHosts(options.config);
   const cors = corsOf(options.config);
   const connectionsMax = options.config.POSTERN_HTTP_CONNECTIONS_MAX;
@@ -82,6 +83,8 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     fullMessage:
       'the HTTP door has as many connections as it may have (POSTERN_HTTP_CONNECTIONS_MAX): the oldest without a valid key are closed',
   });
+  const addressBehind = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
+  const clientAddress: ClientAddress = (socket, forwardedFor) => addressBehind(connections.addressOf(socket), forwardedFor);
   const bodies = new MemoryBudget(bodyBoundsOf(options.config));
   const sockets =
     openWire &&
@@ -121,6 +124,11 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       });
       served.push(door, fastPath);
       underWay.include(fastPath);
+      const proxies = config.POSTERN_PROXY_PROTOCOL_FROM;
+      if (proxies !== undefined) {
+        const timeoutMs = config.POSTERN_LOGIN_TIMEOUT_MS;
+        served.push(new ProxiedConnections(door, { isProxy: isFrom(proxies), timeoutMs, connections, observe }));
+      }
       connections.watch(door);
       return door.server;
     },
@@ -302,6 +310,6 @@ async function whenDone(work: Promise<unknown> | undefined): Promise<void> {
 
 function originOfRequest({ headers, socket, id }: FastifyRequest, clientAddress: ClientAddress): Origin {
   const forwardedFor = headers['x-forwarded-for'];
-  const sourceIp = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
+  const sourceIp = clientAddress(socket, typeof forwardedFor === 'string' ? forwardedFor : undefined);
   return originOf(sourceIp, id, headers['user-agent']);
 }

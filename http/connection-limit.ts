@@ -20,6 +20,8 @@ interface Connection {
   readonly socket: Socket;
   readonly server: Server;
   isOpen: boolean;
+  /** What a PROXY header said; undefined: there was none. */
+  announced: string | undefined;
   /** Undefined while it is unauthenticated. */
   organizationId: string | undefined;
   /** Whether it counts among those of its organization that are kept; false also while that is not known. */
@@ -47,6 +49,7 @@ export class ConnectionLimit {
   readonly #count: ConnectionCount<Connection>;
   #oldest: Connection | undefined;
   #newest: Connection | undefined;
+  #hasAnnounced = false;
   #warnedAt = -WARN_EVERY_MS;
 
   constructor(options: ConnectionLimitOptions) {
@@ -68,6 +71,19 @@ export class ConnectionLimit {
     });
     const checking = setInterval(() => this.#checkDeadlines(server), checkEveryMs(this.#options.deadlines)).unref();
     server.on('close', () => clearInterval(checking));
+  }
+
+  /** Called when a PROXY header says whose connection it is. */
+  announced(socket: Socket, address: string): void {
+    const connection = this.#bySocket.get(socket);
+    if (connection !== undefined) connection.announced = address;
+    this.#hasAnnounced = true;
+  }
+
+  /** The client's address: the one that was announced, else the socket's. */
+  addressOf(socket: Socket): string {
+    const announced = this.#hasAnnounced ? this.#bySocket.get(socket)?.announced : undefined;
+    return announced ?? socket.remoteAddress ?? '';
   }
 
   /** Called when a request on the connection has a valid key of that organization. */
@@ -193,6 +209,7 @@ function newConnection(server: Server, socket: Socket): Connection {
     socket,
     server,
     isOpen: true,
+    announced: undefined,
     organizationId: undefined,
     isKept: false,
     reply: undefined,

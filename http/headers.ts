@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { isIPv4 } from 'node:net';
+import { isIPv4, type Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type IpAddress, inNetworks, parseAddress } from '../src/auth/tokens.ts';
 import type { Config } from '../src/config.ts';
@@ -128,18 +128,18 @@ export function weighted(element: string): [name: string, weight: number] {
 }
 
 /** The client's address, by the connection and the X-Forwarded-For header. */
-export type ClientAddress = (socketAddress: string, forwardedFor: string | undefined) => string;
+export type ClientAddress = (socket: Socket, forwardedFor: string | undefined) => string;
 
 /**
- * The client's address. X-Forwarded-For is believed only as far as trusted proxies have written it: from the socket's address
+ * The client's address. X-Forwarded-For is believed only as far as trusted proxies have written it: from the connection's address
  * backwards, the first address that is not in the list is the client. An entry that is no address ends the search.
  * @param trusted CIDR ranges or single addresses
  */
-export function clientAddresses(trusted: readonly string[]): ClientAddress {
+export function clientAddresses(trusted: readonly string[]): (connectionAddress: string, forwardedFor: string | undefined) => string {
   const isTrusted = inNetworks(trusted);
-  return (socketAddress, forwardedFor) => {
-    if (forwardedFor === undefined && isIPv4(socketAddress)) return socketAddress;
-    const hops = [socketAddress, ...(forwardedFor ?? '').split(',').reverse()];
+  return (connectionAddress, forwardedFor) => {
+    if (forwardedFor === undefined && isIPv4(connectionAddress)) return connectionAddress;
+    const hops = [connectionAddress, ...(forwardedFor ?? '').split(',').reverse()];
     let client: IpAddress | undefined;
     for (const hop of hops) {
       const address = parse(hop.trim());
@@ -147,7 +147,7 @@ export function clientAddresses(trusted: readonly string[]): ClientAddress {
       client = address;
       if (!isTrusted(address)) break;
     }
-    return client?.toString() ?? socketAddress;
+    return client?.toString() ?? connectionAddress;
   };
 }
 

@@ -7,6 +7,7 @@ import { tlsServerEndPoint } from '../src/auth/channel-binding.ts';
 import { type Config, ConfigError } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe } from '../src/observation.ts';
+import { decodeProxyHeader, type ProxyHeader } from '../src/protocol/proxy-header.ts';
 import type { InputSource, OrganizationInput } from '../src/runtime/input-scheduler.ts';
 import { reasonOf } from '../src/system-errors.ts';
 
@@ -36,7 +37,8 @@ export interface ClientReceiver {
  * write and to pause the client. The listeners are set up once for both.
  */
 export class ClientConnection implements InputSource {
-  readonly remoteAddress: string;
+  /** The address of the socket, until a proxy says another. */
+  remoteAddress: string;
   /** Its index among the door's clients. */
   index = -1;
   #socket: ClientStream;
@@ -298,6 +300,15 @@ class LoginMessageReader {
     const unread = this.#unread;
     this.#unread = NOTHING;
     return unread;
+  }
+
+  /** @throws ProxyHeaderError, ClientGone */
+  readProxyHeader(): Promise<ProxyHeader> {
+    return this.#read(() => {
+      const header = this.hasUnread ? decodeProxyHeader(this.#unread) : undefined;
+      if (header !== undefined) this.#take(header.bytes);
+      return header;
+    });
   }
 
   /** The first received byte. It can still be read. @throws ClientGone */

@@ -7,6 +7,7 @@ import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
+import { ProxyHeaderError } from '../src/protocol/proxy-header.ts';
 import type { Authenticator } from '../src/router/authenticator.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
@@ -29,6 +30,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly router: Router;
   readonly observe: Observe;
   readonly tls: TlsPolicy;
+  /** Whether connections from this address begin with a PROXY header. Default: none do. */
+  readonly isProxy?: (address: string) => boolean;
   readonly loginTimeoutMs: number;
   /** Counts failed logins by the client's address. */
   readonly refusals: Pick<RefusalLimit, 'count'>;
@@ -43,6 +46,7 @@ export interface WireServerOptions extends WatchdogLimits {
 
 /** The settings that depend on how a client connects. */
 interface Entrance {
+  readonly isProxy?: ((address: string) => boolean) | undefined;
   readonly method: LoginMethod['method'];
   readonly tls: TlsPolicy;
 }
@@ -99,7 +103,7 @@ export class WireServer {
       clientsOfOrganization: options.clientsOfOrganization,
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
-    const entrance: Entrance = { method: 'scram', tls: options.tls };
+    const entrance: Entrance = { method: 'scram', tls: options.tls, isProxy: options.isProxy };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       readIntoSharedBuffer(socket);
       void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
@@ -199,8 +203,13 @@ export class WireServer {
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
     this.#unauthenticated.add(client);
     this.#options.observe({ name: 'wire.connected' });
-    const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
+    let isLate = false;
+    const deadline = setTimeout(() => {
+      isLate = true;
+      client.destroy();
+    }, this.#options.loginTimeoutMs);
     try {
+      if (entrance.isProxy?.(client.remoteAddress)) await this.#readProxyHeader(client, () => isLate);
       const opening = await handshake(client, entrance.tls);
       if (opening.name === 'StartupMessage') {
         const guest = await logIn(client, opening, entrance.method, this.#options.authenticator);
@@ -220,6 +229,19 @@ export class WireServer {
     }
   }
 
+  /** From here on the client's address is the one that the proxy says. @throws ClientGone: whoever it is does not speak PostgreSQL's protocol yet */
+  async #readProxyHeader(client: ClientConnection, isLate: () => boolean): Promise<void> {
+    try {
+      const { source } = await client.login.readProxyHeader();
+      client.remoteAddress = source ?? client.remoteAddress;
+    } catch (error) {
+      // A health check that only connects has sent nothing.
+      const reason = error instanceof ProxyHeaderError ? error.message : whyGone(isLate(), client.login.hasUnread);
+      if (reason !== undefined) this.#options.observe({ name: 'proxy_header.refused', door: 'wire', reason });
+      throw new ClientGone();
+    }
+  }
+
   /** Whether the error counts against the client's address. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
     return error instanceof ServiceError && this.#unauthenticated.has(client) && NO_FAULT[error.kind] !== true;
@@ -235,6 +257,11 @@ export class WireServer {
     if (isFailure) this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
     client.end(errorResponse(error, 'FATAL'));
   }
+}
+
+function whyGone(isLate: boolean, hasBegun: boolean): string | undefined {
+  if (isLate) return 'it did not arrive in time';
+  return hasBegun ? 'the connection ended within it' : undefined;
 }
 
 function destroyAll(clients: readonly ClientConnection[]): void {

@@ -77,6 +77,7 @@ const schema = z.object({
   POSTERN_TLS_KEY: z.string().optional(),
   POSTERN_TLS: oneOf(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
+  POSTERN_PROXY_PROTOCOL_FROM: cidrList,
   POSTERN_CORS_ORIGINS: originList,
   POSTERN_CONSOLE: oneOf(['on', 'off']).default('on'),
   POSTERN_SIGNUP: oneOf(['open', 'invite', 'closed']).default('open'),

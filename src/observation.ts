@@ -80,6 +80,8 @@ export type Observation =
   | { readonly name: 'http.disconnected' }
   | { readonly name: 'wire.connected' }
   | { readonly name: 'wire.disconnected' }
+  /** A connection from a proxy was closed, because it did not begin with a PROXY header. */
+  | { readonly name: 'proxy_header.refused'; readonly door: 'http' | 'wire'; readonly reason: string }
   | { readonly name: 'wire.session.opened'; readonly origin: Origin; readonly actor: Actor }
   | {
       readonly name: 'wire.session.closed';

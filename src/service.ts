@@ -13,6 +13,7 @@ import { wireAddress } from '../http/reply-schemas.ts';
 import { RequestsInProgress } from '../http/requests-in-progress.ts';
 import { TlsFiles } from '../proxy/client-connection.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
+import { isFrom } from './auth/tokens.ts';
 import type { Pool } from './backend/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
@@ -292,9 +293,11 @@ function createWireServer(
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,
 ): WireServer {
+  const proxies = config.POSTERN_PROXY_PROTOCOL_FROM;
   return new WireServer({
     ...parts,
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
+    ...(proxies === undefined ? {} : { isProxy: isFrom(proxies) }),
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     ...limits,
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,

@@ -143,7 +143,7 @@ class FastPathConnection implements Indexed, InputSource {
 
   #takePlain(request: PlainQueryRequest, bytes: Buffer): void {
     const { authenticator, clientAddress } = this.#host.context;
-    const tenant = authenticator.recognize(request.keyDigest, () => clientAddress(this.socket.remoteAddress ?? '', request.forwardedFor));
+    const tenant = authenticator.recognize(request.keyDigest, () => clientAddress(this.socket, request.forwardedFor));
     if (request.end > bytes.length) {
       this.#wait(bytes, request, tenant);
       return;

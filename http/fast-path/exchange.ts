@@ -66,7 +66,7 @@ export class QueryExchange {
     this.#socket = socket;
     this.#requestId = requestIdOf(request.requestId);
     this.#acceptEncoding = request.acceptEncoding;
-    const sourceIp = clientAddress(socket.remoteAddress ?? '', request.forwardedFor);
+    const sourceIp = clientAddress(socket, request.forwardedFor);
     this.call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
     this.keepAliveS = keepAliveS;
     this.#done = done;
@@ -409,7 +409,7 @@ export class RefusedExchange {
     this.#socket = socket;
     this.#refusal = refusal;
     this.#requestId = requestIdOf(request.requestId);
-    this.#origin = originOf(context.clientAddress(socket.remoteAddress ?? '', request.forwardedFor), this.#requestId, request.userAgent);
+    this.#origin = originOf(context.clientAddress(socket, request.forwardedFor), this.#requestId, request.userAgent);
     this.keepAliveS = keepAliveS;
     this.#done = done;
   }

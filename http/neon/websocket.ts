@@ -14,7 +14,7 @@ export type OpenWire = (stream: WebSocketStream, client: { readonly remoteAddres
 
 interface WebSocketEndpointOptions {
   readonly openWire: OpenWire;
-  readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
+  readonly clientAddress: (socket: Socket, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
   /** Whether a WebSocket request gets the same answer as an ordinary request. */
   readonly isRefused: (request: IncomingMessage) => boolean;
@@ -80,7 +80,7 @@ export class WebSocketEndpoint {
     this.#pinging ??= setInterval(() => this.#ping(), this.#options.keepAliveMs ?? KEEPALIVE_MS);
     const forwardedFor = headers['x-forwarded-for'];
     const { openWire, clientAddress } = this.#options;
-    const remoteAddress = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
+    const remoteAddress = clientAddress(socket, typeof forwardedFor === 'string' ? forwardedFor : undefined);
     openWire(new WebSocketStream(webSocket, socket, this.#budgets), { remoteAddress });
   }
 

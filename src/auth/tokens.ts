@@ -111,6 +111,15 @@ export function inNetworks(networks: readonly string[]): InNetworks {
   return (address) => ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
 }
 
+/** The same for addresses as text. What is no address is in none. */
+export function isFrom(networks: readonly string[]): (address: string) => boolean {
+  const isInside = inNetworks(networks);
+  return (text) => {
+    const address = parseAddress(text);
+    return address !== undefined && isInside(address);
+  };
+}
+
 /** @returns undefined for a text that is no address, such as the path of a Unix socket; IPv4-mapped IPv6 becomes IPv4 */
 export function parseAddress(text: string): IpAddress | undefined {
   return isIP(text) === 0 ? undefined : ipaddr.process(text);

@@ -168,6 +168,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'http.disconnected': 'trace',
   'wire.connected': 'trace',
   'wire.disconnected': 'trace',
+  'proxy_header.refused': 'warn',
   'wire.session.opened': 'debug',
   'wire.session.closed': 'debug',
   'wire.statement': 'debug',

@@ -182,6 +182,9 @@ function eventMetrics(registry: Registry): ObservationHandlers {
   const setAside = counter('postern_set_aside_requests_total', 'The same as postern_requeued_requests_total');
   const logins = new PairCounter('postern_logins_total', 'Login attempts, by outcome', ['surface', 'outcome'], registry);
   const leasesRefused = counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']);
+  const proxyHeadersRefused = counter('postern_proxy_headers_refused_total', 'Connections from proxies without a valid PROXY header', [
+    'door',
+  ]);
   const backendsOpened = new Histogram({
     name: 'postern_backend_open_seconds',
     help: 'How long it took to open backend sessions',
@@ -200,6 +203,7 @@ function eventMetrics(registry: Registry): ObservationHandlers {
     'http.disconnected': () => httpConnections.dec(),
     'wire.connected': () => wireConnections.inc(),
     'wire.disconnected': () => wireConnections.dec(),
+    'proxy_header.refused': ({ door }) => proxyHeadersRefused.inc({ door }),
     'wire.session.opened': () => wireSessions.inc(),
     'wire.session.closed'({ durationMs, bytesIn, bytesOut }) {
       wireSessions.dec();

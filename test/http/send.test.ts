@@ -18,7 +18,7 @@ afterEach(() => app.close());
 /** A door that answers with what is made for each call. */
 async function serve(handler: (reply: FastifyReply) => Promise<void> | void): Promise<string> {
   app = Fastify();
-  trackRequests(app, new RequestOutcomes(() => {}), new RequestsInProgress(), (address) => address);
+  trackRequests(app, new RequestOutcomes(() => {}), new RequestsInProgress(), ({ remoteAddress = '' }) => remoteAddress);
   setHeadersAlways(app);
   app.get('/', async (_request, reply) => handler(reply));
   return app.listen({ host: '127.0.0.1', port: 0 });

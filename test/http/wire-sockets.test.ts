@@ -21,7 +21,7 @@ beforeEach(async () => {
   bodies = new MemoryBudget({ perOrganizationBytes: 25_000_000, allBytes: 60_000_000 });
   sockets = new WebSocketEndpoint({
     openWire: (stream) => streams.push(stream.on('error', () => {})),
-    clientAddress: (address) => address,
+    clientAddress: ({ remoteAddress = '' }) => remoteAddress,
     maxFrameBytes: 16_000_000,
     connections: { authenticated() {} },
     isRefused: () => false,
