@@ -9,6 +9,7 @@ import { cancelRequest } from '../protocol/frontend.ts';
 import { joined } from '../runtime/bytes.ts';
 import type { InputSource, OrganizationInput } from '../runtime/input-scheduler.ts';
 import { SocketReader } from '../runtime/reused-read-buffers.ts';
+import type { ServerHosts } from './server-hosts.ts';
 import { SessionState } from './session-state.ts';
 
 /** The present user of the connection: a relay, a statement, or the pool while it is idle. */
@@ -257,6 +258,8 @@ export class BackendConnection implements InputSource {
    * time, so the session is retired. Never rejects: a cancel request has no reply.
    */
   async cancel(timeoutMs = 5_000): Promise<void> {
+    // The former host may hang, and its answer would change nothing.
+    if (this.isGone && this.#login.hosts?.isInUse(this.#login) === false) return;
     if (!(await requestCancel(this.#login, this.processId, this.#secretKey, timeoutMs))) this.session.retired = true;
   }
 }
@@ -281,6 +284,8 @@ export interface BackendLogin {
   /** As in node:tls `connect`; absent: no TLS towards the backend. */
   readonly ssl?: pg.ClientConfig['ssl'];
   readonly connectTimeoutMs: number;
+  /** If the server may be at several hosts; `host` is the one that was in use. */
+  readonly hosts?: ServerHosts | undefined;
 }
 
 /** A session that has just begun. */
@@ -301,9 +306,11 @@ interface LoggedIn {
  * @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time
  */
 function logIn<Session>(login: BackendLogin, begun: (session: LoggedIn) => Session): Promise<Session> {
+  const { hosts } = login;
   const reader = login.ssl ? undefined : new SocketReader();
+  if (reader !== undefined) hosts?.track(reader.socket);
   const client = new pg.Client({
-    ...(reader === undefined ? {} : { stream: () => reader.socket }),
+    ...(reader === undefined ? hosts && { stream: () => hosts.socket() } : { stream: () => reader.socket }),
     host: login.host,
     port: login.port,
     user: login.user,
@@ -326,6 +333,13 @@ function logIn<Session>(login: BackendLogin, begun: (session: LoggedIn) => Sessi
         return;
       }
       const { stream } = driver;
+      try {
+        hosts?.check(parameters.get('in_hot_standby'));
+      } catch (standby) {
+        stream.destroy();
+        reject(standby);
+        return;
+      }
       const { processID: processId, secretKey } = driverKeys(client);
       for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
       resolve(begun({ stream, reader, processId, secretKey, parameters }));

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import postgres from 'postgres';
+import { inUse, type ServerHosts } from '../backend/server-hosts.ts';
 import { ServiceError } from '../errors.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 
@@ -351,6 +352,8 @@ function isReadOnly(error: unknown): boolean {
 export interface ControlConnection {
   readonly host: string;
   readonly port: number;
+  /** If the server may be at several hosts, the one in use counts. */
+  readonly hosts?: ServerHosts | undefined;
   readonly user: string;
   readonly password: string;
   readonly database: string;
@@ -400,10 +403,11 @@ export class ControlSession {
 
   /** Connects with the first statement. */
   constructor(connection: ControlConnection, options: SessionOptions) {
-    this.#connection = connection;
+    this.#connection = inUse(connection);
     this.#options = options;
+    const { hosts: _, ...at } = this.#connection;
     const settings = {
-      ...connection,
+      ...at,
       max: 1,
       prepare: true,
       fetch_types: false,
@@ -472,9 +476,10 @@ export class ControlSession {
   }
 }
 
-async function openSocket({ host, port }: ControlConnection, timeoutMs: number): Promise<Socket> {
+async function openSocket({ host, port, hosts }: ControlConnection, timeoutMs: number): Promise<Socket> {
   const socket = host.startsWith('/') ? connect(`${host}/.s.PGSQL.${port}`) : connect({ host, port, noDelay: true });
   socket.on('error', () => {});
+  hosts?.track(socket);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(timeoutMs) });
     // The driver reads the name for SNI and certificate verification from here.

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../auth/derived-secrets.ts';
+import { inUse } from '../backend/server-hosts.ts';
 import { ServiceError } from '../errors.ts';
 import { type AdminLogin, sessionConfig } from '../placement/admin-connection.ts';
 import { noteSubscription, replicationName } from '../placement/replication-objects.ts';
@@ -404,7 +405,8 @@ async function subscribe(session: pg.Client, from: ServedPlacement, name: string
 }
 
 /** As libpq reads it. */
-function conninfo({ host, port, user, password, database, ssl }: AdminLogin): string {
+function conninfo(login: AdminLogin): string {
+  const { host, port, user, password, database, ssl } = inUse(login);
   const parts = { host, port, user, password, dbname: database, connect_timeout: 10, ...tlsParts(sslModeOf(ssl)) };
   return Object.entries(parts)
     .map(([name, value]) => `${name}='${String(value).replace(/['\\]/g, '\\$&')}'`)

@@ -1,16 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { HOST_TIMEOUT_MS, type HostAddress, type HostSession, inUse, SESSION_TARGETS, ServerHosts } from '../backend/server-hosts.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
 
 /** The address and credentials for setting up a server. */
-export interface AdminLogin {
-  readonly host: string;
-  readonly port: number;
+export interface AdminLogin extends HostAddress {
   readonly user: string;
   readonly password: string;
   /** Default: `postgres`. */
   readonly database?: string;
   readonly ssl?: pg.ClientConfig['ssl'];
+  /** If the URL names several hosts: the one in use counts, and not the address here, which is one of theirs. */
+  readonly hosts?: ServerHosts | undefined;
   readonly tlsFiles?: TlsFiles;
 }
 
@@ -24,15 +25,35 @@ export interface RoleLogin {
   readonly password: string;
 }
 
-/** @throws Error when the URL is invalid */
+/**
+ * @param url as libpq takes it, also with several hosts and `target_session_attrs`, of which any, primary and read-write are known
+ * @see https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS
+ * @throws Error when the URL is invalid
+ */
 export function parseUrl(url: string): AdminLogin {
   const [base = '', query = ''] = splitAtFirst(url, '?');
   const parameters = new URLSearchParams(query);
+  const wanted = parameters.get('target_session_attrs') ?? 'any';
+  const target = SESSION_TARGETS.find((one) => one === wanted);
+  if (target === undefined) throw new Error(`target_session_attrs=${wanted} is not supported: ${SESSION_TARGETS.join(', ')}`);
+  const [, scheme = '', credentials = '', hosts = '', rest = ''] = /^([a-z]+:\/\/)([^/]*@)?([^/]*)(.*)$/s.exec(base) ?? [];
+  const names = hosts.split(',');
+  if (names.length > 1 && names.includes('')) throw new Error('Invalid URL: a host is missing');
+  const [login, ...others] = names.map((name) => parseOne(`${scheme}${credentials}${name}${rest}`, parameters));
+  if (login === undefined || others.length === 0) return parseOne(base, parameters);
+  const at = ({ host, port }: AdminLogin): HostAddress => ({ host, port });
+  const open = (address: HostAddress) => openHost({ ...login, ...address });
+  return { ...login, hosts: new ServerHosts([at(login), ...others.map(at)], target, open) };
+}
+
+function parseOne(base: string, given: URLSearchParams): AdminLogin {
+  const parameters = new URLSearchParams(given);
+  parameters.delete('target_session_attrs');
   // As in libpq: what the system trusts, and nothing less than a whole check. The driver would take it for a file.
   const isSystem = parameters.get('sslrootcert') === 'system';
   if (isSystem) parameters.delete('sslrootcert');
   if (isSystem) parameters.set('sslmode', 'verify-full');
-  const { host, port, user = '', password = '', database = user, ssl } = new pg.Client(isSystem ? `${base}?${parameters}` : url);
+  const { host, port, user = '', password = '', database = user, ssl } = new pg.Client(`${base}?${parameters}`);
   const named = TLS_FILES.flatMap((name) => {
     const path = parameters.get(name);
     return path === null || path === '' ? [] : [[name, path] as const];
@@ -45,7 +66,8 @@ function splitAtFirst(text: string, separator: string): readonly string[] {
   return at === -1 ? [text] : [text.slice(0, at), text.slice(at + separator.length)];
 }
 
-export function addressOf({ host, port }: Pick<AdminLogin, 'host' | 'port'>): string {
+export function addressOf({ host, port, hosts }: Pick<AdminLogin, 'host' | 'port' | 'hosts'>): string {
+  if (hosts !== undefined) return hosts.all.map((one) => addressOf(one)).join(', ');
   return host.startsWith('/') ? `${host}/.s.PGSQL.${port}` : `${host}:${port}`;
 }
 
@@ -65,9 +87,11 @@ const CONNECT_TIMEOUT_MS = 10_000;
 
 /** The options of `pg` for one of Postern's own sessions. */
 export function sessionConfig(login: AdminLogin): pg.ClientConfig {
+  const { hosts, ...address } = inUse(login);
   return {
     database: 'postgres',
-    ...login,
+    ...address,
+    ...(hosts?.includes(address) ? { stream: () => hosts.socket() } : {}),
     ssl: login.ssl ?? false,
     options: SETTINGS.map((setting) => `-c ${setting}`).join(' '),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
@@ -81,6 +105,7 @@ export async function withSession<Result>(
   use: (session: pg.Client) => Promise<Result>,
   connectTimeoutMs = CONNECT_TIMEOUT_MS,
 ): Promise<Result> {
+  await login.hosts?.find();
   const session = new pg.Client({ ...sessionConfig(login), connectionTimeoutMillis: connectTimeoutMs });
   // A connection lost between two statements fails the next one.
   session.on('error', () => {});
@@ -90,6 +115,31 @@ export async function withSession<Result>(
   } finally {
     await session.end().catch(() => {});
   }
+}
+
+/** Of one host, whichever is in use. */
+async function openHost({ hosts: _, ...login }: AdminLogin): Promise<HostSession> {
+  const session = new pg.Client({ ...sessionConfig(login), connectionTimeoutMillis: HOST_TIMEOUT_MS, query_timeout: HOST_TIMEOUT_MS });
+  // A lost connection fails the next question.
+  session.on('error', () => {});
+  const close = () => {
+    void session.end().catch(() => {});
+    // A server that hangs does not close the connection.
+    session.connection.stream.destroy();
+  };
+  try {
+    await session.connect();
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return {
+    close,
+    async isStandby() {
+      const { rows } = await session.query<{ standby: boolean }>('SELECT pg_catalog.pg_is_in_recovery() AS standby');
+      return rows[0]?.standby ?? true;
+    },
+  };
 }
 
 /** Temporary errors: the server is starting or shutting down, or its name or network is not available yet. */
@@ -121,6 +171,7 @@ export async function waitForServer(login: AdminLogin, waitMs: number, waiting: 
   const deadline = Date.now() + waitMs;
   for (let pause = BACKOFF_MS.first; ; pause = Math.min(2 * pause, BACKOFF_MS.longest)) {
     try {
+      await login.hosts?.seek();
       return await withSession(login, async () => {});
     } catch (error) {
       const left = deadline - Date.now();

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { inUse } from '../backend/server-hosts.ts';
 import { provideQueryStatistics } from '../catalog/query-statistics.ts';
 import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
@@ -238,14 +239,15 @@ async function describeCluster(
   facts: ServerFacts,
   platform: RoleLogin,
 ): Promise<Cluster> {
-  const { host, port, ssl, tlsFiles = {} } = admin;
+  const { host, port, hosts, ssl, tlsFiles = {} } = admin;
   const roleSettings = await allowedSettings(session, platform.user);
-  await checkLogin({ host, port, ssl, ...platform, database: controlDatabase });
+  await checkLogin({ host, port, hosts, ssl, ...platform, database: controlDatabase });
   return {
     name,
     systemIdentifier: await systemIdentifier(session),
     host,
     port,
+    hosts,
     ssl,
     tlsFiles,
     platform,
@@ -260,7 +262,7 @@ async function describeCluster(
     allowXpath,
     programs,
     secret,
-    login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
+    login: (login) => ({ ...inUse({ host, port, hosts }), ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };
 }
 

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { BackendLogin } from '../backend/connection.ts';
+import type { ServerHosts } from '../backend/server-hosts.ts';
 import type { ControlConnection } from '../catalog/control-pool.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
@@ -19,6 +20,8 @@ export interface Cluster extends SharedFacts {
   readonly systemIdentifier: string | undefined;
   readonly host: string;
   readonly port: number;
+  /** If its URL names several hosts: see {@link AdminLogin}. */
+  readonly hosts: ServerHosts | undefined;
   readonly ssl: pg.ClientConfig['ssl'];
   readonly tlsFiles: TlsFiles;
   /** The role for everything except tenants' own SQL. It has CREATEDB and CREATEROLE and is never a superuser. */
@@ -46,8 +49,8 @@ export interface Cluster extends SharedFacts {
 }
 
 /** How the platform role logs in to a server's control database: the service's own, or one without tables on the other servers. */
-export function controlConnection({ host, port, ssl, platform, controlDatabase }: Cluster): ControlConnection {
-  return { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
+export function controlConnection({ host, port, hosts, ssl, platform, controlDatabase }: Cluster): ControlConnection {
+  return { host, port, hosts, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
 }
 
 /** The platform role's sessions in each database. A session is used only for the duration of a statement. */
@@ -77,12 +80,12 @@ export class Platform {
 
   /** Runs `work` in the control database. One session is kept open for that. */
   run<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
-    return lend(this.#control, work);
+    return lend(this.cluster, this.#control, work);
   }
 
   /** Runs `work` in the shared database. */
   runInShared<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
-    return lend(this.#shared, work);
+    return lend(this.cluster, this.#shared, work);
   }
 
   /**
@@ -91,7 +94,7 @@ export class Platform {
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   alone<Result>(role: string, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
-    return lend(this.#control, async (session) => {
+    return lend(this.cluster, this.#control, async (session) => {
       await session.query('SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended($1, 0))', [role]);
       const result = await work(session);
       await session.query('SELECT pg_catalog.pg_advisory_unlock_all()');
@@ -101,7 +104,7 @@ export class Platform {
 
   /** The same, with a session in the shared database too. */
   aloneInShared<Result>(role: string, work: (shared: pg.PoolClient, control: pg.PoolClient) => Promise<Result>): Promise<Result> {
-    return this.alone(role, (control) => lend(this.#shared, (shared) => work(shared, control)));
+    return this.alone(role, (control) => lend(this.cluster, this.#shared, (shared) => work(shared, control)));
   }
 
   async close(): Promise<void> {
@@ -109,9 +112,9 @@ export class Platform {
   }
 }
 
-function openPool({ host, port, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
+function openPool({ host, port, hosts, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
   const pool = new pg.Pool({
-    ...sessionConfig({ host, port, ssl, ...platform, database }),
+    ...sessionConfig({ host, port, hosts, ssl, ...platform, database }),
     max,
     min: 1,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
@@ -122,7 +125,9 @@ function openPool({ host, port, ssl, platform }: Cluster, database: string, max:
   return pool;
 }
 
-async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+async function lend<Result>(cluster: Cluster, pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+  // Its next session is opened where the server is now.
+  if (cluster.hosts !== undefined) Object.assign(pool.options, cluster.hosts.current);
   const session = await acquire(pool).catch((error: unknown) => {
     throw asServiceError(error);
   });

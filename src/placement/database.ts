@@ -116,10 +116,10 @@ export class DatabaseProvisioner implements PlacementProvisioner {
 
   async adopt(source: Placement, copy: Placement): Promise<void> {
     const { cluster } = this.#platform;
-    const { host, port, ssl, platform, serverVersion } = cluster;
+    const { host, port, hosts, ssl, platform, serverVersion } = cluster;
     const settings = await this.#platform.alone(copy.role, async (control) => {
       const hasReaders = await roleExists(control, readerOf(copy.role));
-      await withSession({ host, port, ssl, ...platform, database: copy.database }, (session) =>
+      await withSession({ host, port, hosts, ssl, ...platform, database: copy.database }, (session) =>
         reassignDatabase(session, { from: source.role, to: copy.role, hasReaders, serverVersion }),
       );
       return readSettings(control, source, Object.keys(cluster.roleSettings));

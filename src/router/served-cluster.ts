@@ -11,7 +11,7 @@ import { TextFileWatch } from '../catalog/query-statistics.ts';
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
-import { type AdminLogin, sessionConfig } from '../placement/admin-connection.ts';
+import { type AdminLogin, addressOf, sessionConfig } from '../placement/admin-connection.ts';
 import { type Cluster, controlConnection, Platform } from '../placement/cluster.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
@@ -65,6 +65,8 @@ export class ServedCluster {
   readonly #monitoring: ServerMonitoring;
   /** Undefined for the default cluster: without its server, nothing works anyway. */
   readonly #health: Health | undefined;
+  /** Ends following the server from host to host. */
+  readonly #unwatch: (() => Promise<void>) | undefined;
   /** Aborts when the server does not answer any more. There is another one when it does again. */
   #down = new AbortController();
 
@@ -81,11 +83,15 @@ export class ServedCluster {
     this.backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS * options.workers);
     this.pool = createPool(this.name, this.backendsMax, options);
     const isDefault = this.name === DEFAULT_CLUSTER;
-    const { host, port, ssl, platform, controlDatabase: database } = cluster;
+    this.#unwatch = cluster.hosts?.watch((from, to) => {
+      const message = `cluster ${this.name} is served from ${addressOf(to)} in place of ${addressOf(from)}`;
+      observe({ name: 'service.warning', message });
+    });
+    const { host, port, hosts, ssl, platform, controlDatabase: database } = cluster;
     this.#monitoring = isDefault
       ? monitoringOf(catalog)
       : openServerMonitoring(controlConnection(cluster), observe, () => this.locks.freeLocks());
-    this.#health = isDefault ? undefined : new Health({ host, port, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
+    this.#health = isDefault ? undefined : new Health({ host, port, hosts, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
     this.locks = new LockExhaustion(this.#monitoring.locks, this.pool, observe);
   }
 
@@ -143,7 +149,7 @@ export class ServedCluster {
 
   async close(): Promise<void> {
     this.pool.close();
-    const closed = Promise.all([this.#health?.close(), this.platform.close(), this.#monitoring.close()]);
+    const closed = Promise.all([this.#unwatch?.(), this.#health?.close(), this.platform.close(), this.#monitoring.close()]);
     // A session of a server that does not answer does not end either.
     await (this.isUp ? Promise.race([closed, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]) : undefined);
   }

@@ -16,6 +16,8 @@ export type Destination = 'server' | 'impostor' | 'thief';
 /** A PostgreSQL 15 that is reached over the network by TLS alone, by way of somebody who may bring clients to others instead. */
 export interface TlsServer {
   readonly server: Awaited<ReturnType<typeof startPostgres15>>;
+  /** Where it listens itself: a name that is not in its certificate. */
+  readonly address: string;
   /** The file with its certificate, which has signed itself. */
   readonly certificate: string;
   /** By the name in its certificate. @param parameters the query of the URL */
@@ -54,6 +56,7 @@ export async function startTlsServer(): Promise<TlsServer & { stop(): Promise<vo
   const fork = await startFork((hello) => ports[found.route(hello)]);
   const found = {
     server,
+    address,
     certificate,
     route: (_hello: Buffer): Destination => 'server',
     stolen: thief.stolen,

@@ -36,6 +36,37 @@ describe('the URL of a server', () => {
     expect(sslModeOf(parsed.ssl)).toBe(mode);
   });
 
+  it('may have several hosts, each with its port, of which the first is tried first', () => {
+    const url =
+      'postgres://ada:a%3Fb,@db1.test:5433,db2.test,[::1]:5434,%2Fvar%2Frun/books?target_session_attrs=read-write&sslmode=no-verify';
+    const { hosts, ...login } = parseUrl(url);
+    expect(login).toMatchObject({ host: 'db1.test', port: 5433, user: 'ada', password: 'a?b,', database: 'books' });
+    expect(sslModeOf(login.ssl)).toBe('require');
+    expect(hosts?.all).toEqual([
+      { host: 'db1.test', port: 5433 },
+      { host: 'db2.test', port: 5432 },
+      { host: '::1', port: 5434 },
+      { host: '/var/run', port: 5432 },
+    ]);
+    expect(hosts?.current).toEqual({ host: 'db1.test', port: 5433 });
+  });
+
+  it.each(['any', 'primary', 'read-write'])('of one host may say target_session_attrs=%s too', (target) => {
+    expect(parseUrl(`postgres://ada@db.test/books?target_session_attrs=${target}`)).toMatchObject({ host: 'db.test', database: 'books' });
+  });
+
+  it.each([
+    [
+      'postgres://db1.test,db2.test/?target_session_attrs=standby',
+      'target_session_attrs=standby is not supported: any, primary, read-write',
+    ],
+    ['postgres://db.test/?target_session_attrs=', 'target_session_attrs= is not supported: any, primary, read-write'],
+    ['postgres://db1.test,,db2.test/', 'Invalid URL: a host is missing'],
+    ['postgres://ada@db1.test,/books', 'Invalid URL: a host is missing'],
+  ])('%s is refused', (url, message) => {
+    expect(() => parseUrl(url)).toThrow(message);
+  });
+
   it('names the files that a client program reads', async () => {
     const { ssl, tlsFiles = {} } = parse(
       '?sslmode=verify-full&sslrootcert=FILE&sslcert=FILE&sslkey=FILE'.replaceAll('FILE', encodeURIComponent(file)),
