@@ -113,7 +113,7 @@ export type Observation =
   /** A request in a shared pipeline is run again elsewhere: it delayed others, or was hit by a cancel request for another. */
   | { readonly name: 'request.requeued' }
   | { readonly name: 'lease.granted'; readonly door: 'http' | 'wire'; readonly waitMs: number }
-  | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly kind: string }
+  | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly organizationId: string; readonly kind: string }
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }
   | { readonly name: 'backend.opened'; readonly durationMs: number }
   | { readonly name: 'backend.closed'; readonly reason: string }

@@ -190,11 +190,69 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'audit.dropped': 'error',
 };
 
+/** What clients repeat by the hundred, of themselves or because the server is away. */
+const REPEATED: ReadonlySet<Observation['name']> = new Set(['login.failed', 'lease.refused', 'proxy_header.refused']);
+const REPEAT_MS = 1_000;
+/** Clients choose the names that they log in with. Beyond so many in a second, further ones count together. */
+const REPEATED_MAX = 1_000;
+const NAME_MAX_CHARACTERS = 63;
+
+interface Repeated {
+  /** How many have not been logged. */
+  count: number;
+  last: Observation | undefined;
+}
+
+/** Logs one a second of each organization and kind. The last of those that came meanwhile follows a second later, with their number. */
+class RepeatedLines {
+  readonly #write: (observation: Observation, repeated?: number) => void;
+  readonly #repeated = new Map<string, Repeated>();
+
+  constructor(write: (observation: Observation, repeated?: number) => void) {
+    this.#write = write;
+  }
+
+  add(observation: Observation): void {
+    const whose = `${observation.name} ${organizationOf(observation).slice(0, NAME_MAX_CHARACTERS)}`;
+    const key = this.#repeated.has(whose) || this.#repeated.size < REPEATED_MAX ? whose : observation.name;
+    const repeated = this.#repeated.get(key);
+    if (repeated === undefined) {
+      this.#write(observation);
+      this.#wait(key);
+    } else {
+      repeated.count += 1;
+      repeated.last = observation;
+    }
+  }
+
+  #wait(key: string): void {
+    const repeated: Repeated = { count: 0, last: undefined };
+    this.#repeated.set(key, repeated);
+    setTimeout(() => {
+      this.#repeated.delete(key);
+      if (repeated.last === undefined) return;
+      this.#write(repeated.last, repeated.count);
+      this.#wait(key);
+    }, REPEAT_MS).unref();
+  }
+}
+
+function organizationOf(observation: Observation): string {
+  if ('organizationId' in observation) return observation.organizationId;
+  return 'actor' in observation ? (observation.actor?.organizationId ?? '') : '';
+}
+
 /** Writes observations to the log, those of enabled levels. Of statements only the command is logged: their text may contain data of organizations. */
 export function logObserver(logger: Logger): ObservationHandlers {
   const enabled = Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level));
+  const write = (observation: Observation, repeated?: number) =>
+    logger[LEVELS[observation.name]]({ ...fieldsOf(observation), repeated }, textOf(observation));
+  const repeatedLines = new RepeatedLines(write);
   return Object.fromEntries(
-    enabled.map(([name, level]) => [name, (observation: Observation) => logger[level](fieldsOf(observation), textOf(observation))]),
+    enabled.map(([name]) => [
+      name,
+      (observation: Observation) => (REPEATED.has(observation.name) ? repeatedLines.add(observation) : write(observation)),
+    ]),
   );
 }
 

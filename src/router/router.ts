@@ -120,7 +120,7 @@ export class Router {
         settle: ({ tenant: current, cluster }, result) => {
           if (result instanceof ServiceError || cluster === undefined) {
             const error = result instanceof ServiceError ? result : new ClusterDownError(undefined);
-            this.#observe({ name: 'lease.refused', door, kind: error.kind });
+            this.#observe({ name: 'lease.refused', door, organizationId: tenant.organization.id, kind: error.kind });
             settle(error);
             return;
           }

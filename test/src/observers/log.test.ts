@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { fanOut, type Observation } from '../../../src/observation.ts';
 import { createLogger, LogOutput, linesForPeople, logObserver } from '../../../src/observers/log.ts';
 
@@ -112,6 +112,41 @@ describe('the log', () => {
     const [line] = logged('info', observation);
     expect(JSON.stringify(line)).toContain('aaa\u2026');
     expect(JSON.stringify(line).length).toBeLessThan(4_000);
+  });
+
+  it('has a refusal of each organization once a second, and how many there were meanwhile', () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const lines: Record<string, unknown>[] = [];
+    const observe = fanOut(logObserver(createLogger('info', { destination: { write: (line) => lines.push(JSON.parse(line)) } })));
+    const taken = () => lines.splice(0).map(({ event, organizationId, kind, repeated }) => [event, organizationId, kind, repeated]);
+    const refuse = (organizationId: string, kind: string) => observe({ name: 'lease.refused', door: 'wire', organizationId, kind });
+
+    refuse('org_a', 'not_ready');
+    for (let n = 0; n < 500; n += 1) refuse('org_a', 'pool_timeout');
+    refuse('org_b', 'not_ready');
+    observe({ name: 'login.failed', origin, actor: { organizationId: 'org_a' }, kind: 'not_ready', sqlstate: '57P03' });
+    expect(taken()).toEqual([
+      ['lease.refused', 'org_a', 'not_ready', undefined],
+      ['lease.refused', 'org_b', 'not_ready', undefined],
+      ['login.failed', undefined, 'not_ready', undefined],
+    ]);
+    vi.advanceTimersByTime(1_000);
+    expect(taken()).toEqual([['lease.refused', 'org_a', 'pool_timeout', 500]]);
+    refuse('org_a', 'not_ready');
+    refuse('org_b', 'not_ready');
+    expect(taken()).toEqual([['lease.refused', 'org_b', 'not_ready', undefined]]);
+    vi.advanceTimersByTime(1_000);
+    expect(taken()).toEqual([['lease.refused', 'org_a', 'not_ready', 1]]);
+    vi.advanceTimersByTime(1_000);
+    expect([taken(), vi.getTimerCount()]).toEqual([[], 0]);
+
+    // Names that were made up do not fill the log, nor the memory.
+    for (let n = 0; n < 5_000; n += 1)
+      observe({ name: 'login.failed', origin, actor: { organizationId: `x${n}` }, kind: 'unauthorized', sqlstate: '28P01' });
+    expect(taken()).toHaveLength(1_001);
+    vi.advanceTimersByTime(1_000);
+    expect(taken()).toEqual([['login.failed', undefined, 'unauthorized', 3_999]]);
   });
 
   it('says where an error was thrown, however long its message is', () => {

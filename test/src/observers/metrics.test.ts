@@ -26,7 +26,7 @@ const observations: readonly Observation[] = [
   { name: 'lease.granted', door: 'wire', waitMs: 2 },
   { name: 'lease.granted', door: 'http', waitMs: 2 },
   { name: 'lease.released', door: 'http', heldMs: 5 },
-  { name: 'lease.refused', door: 'http', kind: 'pool_timeout' },
+  { name: 'lease.refused', door: 'http', organizationId: 'org_a', kind: 'pool_timeout' },
   { name: 'backend.opened', durationMs: 7 },
   { name: 'backend.closed', reason: 'idle' },
   { name: 'backend.login_healed', organizationId: actor.organizationId },
