@@ -156,8 +156,8 @@ async function runStatement(session: SqlSession, request: QueryRequest, body: Re
 const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
 
 class QueryRun {
-  isBound = false;
-  hasRows = false;
+  /** Since the statement has been sent. */
+  #sink: RowSink | undefined;
   readonly #session: SqlSession;
   readonly #request: QueryRequest;
   readonly #format: ResultFormat;
@@ -170,6 +170,14 @@ class QueryRun {
     this.#format = request.format ?? jsonFormat(request.rowMode);
     this.#body = body;
     this.#sideEffects = sideEffects;
+  }
+
+  get isBound(): boolean {
+    return this.#sink?.isBound === true;
+  }
+
+  get hasRows(): boolean {
+    return this.#sink?.hasRows === true;
   }
 
   /** Runs a statement that the backend has prepared. */
@@ -221,33 +229,68 @@ class QueryRun {
     const session = this.#session;
     const body = this.#body;
     body.out.length = 0;
-    const result = new ResultWriter(statement.shape(this.#format), body.out);
-    let isCut = false;
-    const row = (source: Buffer, start: number, end: number) => {
-      isCut ||= session.abortReason !== undefined || !body.hasRoomFor(end - start);
-      if (isCut) return;
-      this.hasRows = true;
-      result.row(source, start);
-      isCut = !body.flow();
-    };
-    const largeRow = async (source: Buffer, start: number) => {
-      isCut ||= session.abortReason !== undefined;
-      if (isCut) return;
-      this.hasRows = true;
-      isCut = !(await body.flowInParts(result.rowInParts(source, start)));
-    };
-    const bound = () => {
-      this.isBound = true;
-    };
-    const replies = session.repliesTo(this.#request.sql, { bound, row, largeRow, interrupt: () => body.interrupt() });
-    const running = session.request([bindAndExecute(values, name)], replies);
+    const sink = new RowSink(session, body, statement.shape(this.#format));
+    this.#sink = sink;
+    const running = session.request([bindAndExecute(values, name)], session.repliesTo(this.#request.sql, sink));
     const committed = this.#request.readOnly ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, committed]);
-    const [{ tag, warnings }] = await Promise.all([running, committed]);
-    // The statement may have completed before it could be canceled, but not all of its rows were taken.
-    if (isCut && session.abortReason !== undefined) throw withCompletion(session.abortReason);
+    const [completion] = await Promise.all([running, committed]);
+    const { cutBy } = sink;
+    if (cutBy !== undefined) throw cutBy;
+    return sink.close(completion, startedAt);
+  }
+}
+
+/** Writes the rows of one statement to its reply, until they are not wanted any more. */
+class RowSink implements Replies {
+  readonly #host: Pick<RunHost, 'abortReason'>;
+  readonly #body: ReplyBody;
+  readonly #result: ResultWriter;
+  /** The statement has its parameters. */
+  isBound = false;
+  /** The reply has begun. */
+  hasRows = false;
+  #isCut = false;
+
+  constructor(host: Pick<RunHost, 'abortReason'>, body: ReplyBody, shape: ResultShape) {
+    this.#host = host;
+    this.#body = body;
+    this.#result = new ResultWriter(shape, body.out);
+  }
+
+  bound(): void {
+    this.isBound = true;
+  }
+
+  row(source: Buffer, start: number, end: number): void {
+    this.#isCut ||= this.#host.abortReason !== undefined || !this.#body.hasRoomFor(end - start);
+    if (this.#isCut) return;
+    this.hasRows = true;
+    this.#result.row(source, start);
+    this.#isCut = !this.#body.flow();
+  }
+
+  async largeRow(source: Buffer, start: number): Promise<void> {
+    this.#isCut ||= this.#host.abortReason !== undefined;
+    if (this.#isCut) return;
+    this.hasRows = true;
+    this.#isCut = !(await this.#body.flowInParts(this.#result.rowInParts(source, start)));
+  }
+
+  interrupt(): void {
+    this.#body.interrupt();
+  }
+
+  /** Why not all rows were taken: the statement may have completed before it could be canceled. Undefined: they were. */
+  get cutBy(): Error | undefined {
+    const { abortReason } = this.#host;
+    return this.#isCut && abortReason !== undefined ? withCompletion(abortReason) : undefined;
+  }
+
+  /** Writes what follows the rows. */
+  close({ tag, warnings }: Completion, startedAt: number): StatementOutcome {
     const outcome = outcomeOf(tag, startedAt);
-    result.close(outcome, withEndOfSetting(warnings, outcome.command));
+    this.#result.close(outcome, withEndOfSetting(warnings, outcome.command));
     return outcome;
   }
 }
@@ -293,7 +336,7 @@ interface DoneSettler {
  * Runs a statement that its backend has prepared, in one write. Nearly all queries are of this kind, so their replies need no promises:
  * in the turn in which a reply is complete, first the backend goes to whoever waits for it, and then the reply is sent.
  */
-export class PreparedRun implements Replies {
+export class PreparedRun {
   readonly #host: RunHost;
   readonly #request: QueryRequest;
   readonly #known: KnownStatement;
@@ -301,11 +344,8 @@ export class PreparedRun implements Replies {
   readonly #startedAt = performance.now();
   readonly #shape: ResultShape;
   readonly #body: ReplyBody;
-  readonly #result: ResultWriter;
+  readonly #sink: RowSink;
   #done: DoneSettler | undefined;
-  #isBound = false;
-  #hasRows = false;
-  #isCut = false;
 
   constructor(host: RunHost, request: QueryRequest, known: KnownStatement, listener: RunListener) {
     this.#host = host;
@@ -314,7 +354,7 @@ export class PreparedRun implements Replies {
     this.#listener = listener;
     this.#shape = known.described.shape(request.format ?? jsonFormat(request.rowMode));
     this.#body = new ReplyBody(host, (stream) => this.#startStream(stream), request.finalBytes, this.#shape.lastBytes);
-    this.#result = new ResultWriter(this.#shape, this.#body.out);
+    this.#sink = new RowSink(host, this.#body, this.#shape);
   }
 
   /** @returns whether the statement can be sent at once, with no other request before it */
@@ -339,7 +379,7 @@ export class PreparedRun implements Replies {
       checkParameterLimit(params);
       const values = encodeParametersOf(described, params);
       void this.#host.expect(sideEffects);
-      this.#host.send([bindAndExecute(values, server.name)], this, [], (ended) => this.#settle(ended));
+      this.#host.send([bindAndExecute(values, server.name)], this.#sink, [], (ended) => this.#settle(ended));
     } catch (error) {
       const staleness = stalenessOfRun(error, false);
       if (staleness !== undefined) this.#listener.stale(staleness);
@@ -347,51 +387,27 @@ export class PreparedRun implements Replies {
     }
   }
 
-  bound(): void {
-    this.#isBound = true;
-  }
-
-  row(source: Buffer, start: number, end: number): void {
-    this.#isCut ||= this.#host.abortReason !== undefined || !this.#body.hasRoomFor(end - start);
-    if (this.#isCut) return;
-    this.#hasRows = true;
-    this.#result.row(source, start);
-    this.#isCut = !this.#body.flow();
-  }
-
-  async largeRow(source: Buffer, start: number): Promise<void> {
-    this.#isCut ||= this.#host.abortReason !== undefined;
-    if (this.#isCut) return;
-    this.#hasRows = true;
-    this.#isCut = !(await this.#body.flowInParts(this.#result.rowInParts(source, start)));
-  }
-
-  interrupt(): void {
-    this.#body.interrupt();
-  }
-
   #settle(ended: Completion | Error): void {
     if (!(ended instanceof Error)) {
       this.#succeed(ended);
       return;
     }
-    const staleness = this.#hasRows || this.#host.status !== 'I' ? undefined : stalenessOfRun(ended, this.#isBound);
+    const { hasRows, isBound } = this.#sink;
+    const staleness = hasRows || this.#host.status !== 'I' ? undefined : stalenessOfRun(ended, isBound);
     if (staleness === undefined) {
       this.#count(0, true);
       this.#fail(ended);
     } else this.#listener.stale(staleness);
   }
 
-  #succeed({ tag, warnings }: Completion): void {
-    const { abortReason } = this.#host;
-    // The statement may have completed before it could be canceled, but not all of its rows were taken.
-    if (this.#isCut && abortReason !== undefined) {
-      this.#count(tag?.rowCount ?? 0, true);
-      this.#fail(withCompletion(abortReason));
+  #succeed(completion: Completion): void {
+    const { cutBy } = this.#sink;
+    if (cutBy !== undefined) {
+      this.#count(completion.tag?.rowCount ?? 0, true);
+      this.#fail(cutBy);
       return;
     }
-    const outcome = outcomeOf(tag, this.#startedAt);
-    this.#result.close(outcome, withEndOfSetting(warnings, outcome.command));
+    const outcome = this.#sink.close(completion, this.#startedAt);
     this.#measure();
     this.#count(outcome.rowCount ?? 0, false);
     const done = this.#host.end().then(() => outcome);
