@@ -342,6 +342,8 @@ function logIn<Session>(login: BackendLogin, begun: (session: LoggedIn) => Sessi
       }
       const { processID: processId, secretKey } = driverKeys(client);
       for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
+      // Its end is listened for anew.
+      if (reader !== undefined) hosts?.track(reader.socket);
       resolve(begun({ stream, reader, processId, secretKey, parameters }));
     });
   });

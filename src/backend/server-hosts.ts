@@ -56,6 +56,11 @@ export class ServerHosts {
     return this.#current;
   }
 
+  /** How many there are to the host in use. */
+  get connections(): number {
+    return this.#connections.size;
+  }
+
   includes({ host, port }: HostAddress): boolean {
     return this.all.some((one) => one.host === host && one.port === port);
   }

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it } from 'vitest';
+import { BackendConnection } from '../../../src/backend/connection.ts';
 import { type HostAddress, type HostSession, inUse, ServerHosts, type SessionTarget } from '../../../src/backend/server-hosts.ts';
+import { parseUrl } from '../../../src/placement/admin-connection.ts';
 import { eventually } from '../../support/eventually.ts';
 
 type State = 'primary' | 'standby' | 'down';
@@ -71,6 +73,15 @@ describe('the hosts of a server', () => {
     expect(hosts.current.host).toBe('b');
     expect(inUse({ host: 'a', port: 5432, hosts })).toMatchObject({ host: 'b', port: 5432 });
     expect(inUse({ host: 'worker', port: 5432, hosts })).toMatchObject({ host: 'worker' });
+  });
+
+  it('know of a connection until it is closed', async () => {
+    const { hosts, ...login } = parseUrl(inject('clusterUrl').replace(/@([^/]+)\//, '@$1,$1/'));
+    const backend = await BackendConnection.open({ ...login, hosts, database: 'postgres', connectTimeoutMs: 60_000 });
+    expect(hosts?.connections).toBe(1);
+    backend.end();
+    await backend.gone;
+    expect(hosts?.connections).toBe(0);
   });
 
   it('let no session begin at a standby unless any will do', () => {
