@@ -67,7 +67,7 @@ it('one file finds the tokens of SQL text: no other asks where a string or a quo
 });
 
 /** Readers of the relay: of the messages, of which request a message answers, and of what the reply to a Describe says. */
-const RELAY_READERS = ['receiveReplies', 'ReplyQueue', 'DescribeReply'];
+const RELAY_READERS = ['BackendReplies', 'ReplyQueue', 'DescribeReply'];
 
 it('two read the replies of backends: one for values, and the relay', () => {
   expect(replyReaders(graph.keys())).toEqual([...new Set([...RELAY_READERS, 'ReplyReader'].map(fileOf))].sort());
