@@ -498,13 +498,13 @@ export class BackendReplies implements ReplyListener {
 
   /** Whoever prepares the text from now on gets another server statement. Those who have this one get the error that PostgreSQL gives them. */
   #forgetIfStale(fields: ErrorFields): void {
-    const { services, sentText, pins, replies } = this.#session;
+    const { services, statements, pins, replies } = this.#session;
     const { registry } = services;
     const { kind } = replies;
     const staleness = stalenessOf(fields, kind !== Request.bind);
     if (staleness === 'invalidate') registry.invalidate();
     if (staleness === 'invalidate' || staleness === undefined || (kind !== Request.bind && kind !== Request.execute)) return;
-    const { text: bound } = sentText;
+    const { sent: bound } = statements;
     if (pins.context === undefined || !Buffer.isBuffer(bound)) return;
     const server = registry.find(bound, pins.context);
     if (server !== undefined) registry.forget(server);

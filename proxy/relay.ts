@@ -332,10 +332,10 @@ export class Relay extends WireSession implements ClientReceiver {
 
   /** All that was asked has been answered. */
   #answered(): void {
-    const { link, pins, services, sentText, received } = this;
+    const { link, pins, services, received } = this;
     const isOver = this.ending !== undefined && this.isOver;
     const runsAgain = isOver ? received.isDiscarded : received.takeDiscarded();
-    sentText.text = undefined;
+    this.statements.answered();
     const isCanceled = link.cancels?.isAsked === true;
     const isDone = runsAgain || isOver;
     if (link.shared !== undefined) {

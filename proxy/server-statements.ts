@@ -121,13 +121,6 @@ interface ClientNames {
   state: 'awaited' | 'ready' | 'used';
 }
 
-/** For the list of sessions: the text sent last, as Latin-1, or the definition bound last. The batch tells whether it may be running. */
-export interface SentText {
-  text: string | Buffer | undefined;
-  isWhole: boolean;
-  batch: number;
-}
-
 /** What a client's statements need of its session. */
 export interface StatementsSession extends InspectedSession {
   readonly inspection: Inspection;
@@ -135,14 +128,12 @@ export interface StatementsSession extends InspectedSession {
   readonly replies: ReplyQueue;
   readonly toBackend: WriteBuffer;
   readonly clientScanner: FrameScanner;
-  readonly sentText: SentText;
   readonly backend: BackendConnection | undefined;
   readonly status: TransactionStatus;
   readonly isOver: boolean;
   readonly isUnsynced: boolean;
   readonly hasUnsynced: boolean;
   readonly startsPipeline: boolean;
-  readonly sharesTexts: boolean;
   readonly mayChangeStrings: boolean;
   unsyncedBatch: number;
   unknownStringsBatch: number;

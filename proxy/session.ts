@@ -292,9 +292,9 @@ function stateOf({ activity, status }: WireSession): SessionState | undefined {
  * The statement that a session runs. Where several were sent together it is the last of them; where others were sent
  * behind them, it is not known until they have been answered.
  */
-function runningStatement({ activity, sentText, replies, services, since }: WireSession): SentStatement | undefined {
-  const { text, isWhole, batch } = sentText;
-  if (activity !== 'active' || text === undefined || batch !== replies.oldestBatch) return undefined;
+function runningStatement({ activity, statements, services, since }: WireSession): SentStatement | undefined {
+  const { sent: text, isSentWhole: isWhole } = statements;
+  if (activity !== 'active' || text === undefined || !statements.mayRunSent) return undefined;
   if (typeof text === 'string') return { text: Buffer.from(text, 'latin1').toString(), isWhole, since };
   // The definition of a statement that is too long to keep is empty.
   const end = text.indexOf(0);

@@ -31,6 +31,9 @@ interface CompletedStatement {
   readonly bytes: number;
 }
 
+/** Of the sessions that never had any; nothing is added to it. */
+const NONE_TOGETHER: CompletedStatement[] = [];
+
 /**
  * Counts the statements of a session for the query statistics: the texts of Query messages, and the executions of portals. Nothing is
  * allocated for a request with one.
@@ -50,7 +53,7 @@ export class StatementCounting {
   #last: StatementCounter | undefined;
   #lastRows = 0;
   /** Those that have completed in one chunk of replies: the server sends replies together, so only their time together is known. */
-  readonly #together: CompletedStatement[] = [];
+  #together = NONE_TOGETHER;
   #togetherAt = 0;
   #togetherChunk = 0;
   /** How many chunks of replies have arrived. */
@@ -136,6 +139,7 @@ export class StatementCounting {
       this.#togetherChunk = this.#chunk;
       this.#togetherAt = performance.now();
     }
+    if (this.#together === NONE_TOGETHER) this.#together = [];
     this.#together.push({ counter, rows, bytes: this.#bytesSince() });
   }
 

@@ -118,6 +118,10 @@ export class Statements {
   /** The last batch whose Query or FunctionCall has come without a Sync behind extended-protocol messages. */
   #joinedBatch = NONE;
   #count = 0;
+  /** The text sent last, as Latin-1, or the definition bound last. */
+  #sent: string | Buffer | undefined;
+  #isSentWhole = true;
+  #sentBatch = NONE;
 
   constructor(session: StatementsSession) {
     this.#session = session;
@@ -155,6 +159,21 @@ export class Statements {
   /** As {@link ServerStatements.refusalOf}. */
   refusalOf(error: ErrorFields): ErrorFields | undefined {
     return this.#server.refusalOf(error);
+  }
+
+  /** The text sent last, as Latin-1, or the definition bound last; undefined once all has been answered. */
+  get sent(): string | Buffer | undefined {
+    return this.#sent;
+  }
+
+  /** It is not only the beginning of one. */
+  get isSentWhole(): boolean {
+    return this.#isSentWhole;
+  }
+
+  /** It may be what the backend runs: nothing has been sent behind its batch. */
+  get mayRunSent(): boolean {
+    return this.#sentBatch === this.#session.replies.oldestBatch;
   }
 
   /** How many statements the client has had executed. */
@@ -260,6 +279,12 @@ export class Statements {
     session.replies.push(kind, Disposition.forward, subject, counted);
   }
 
+  #noteSent(text: string | Buffer | undefined, isWhole: boolean): void {
+    this.#sent = text;
+    this.#isSentWhole = isWhole;
+    this.#sentBatch = this.#session.replies.batch;
+  }
+
   /** Notes that a Query or FunctionCall is no request of its own. */
   #noteJoined(): void {
     const session = this.#session;
@@ -270,7 +295,7 @@ export class Statements {
   /** A Query also destroys the unnamed statement, of the client and of the backend. @returns false if it has to wait */
   query(scanner: FrameScanner, backend: BackendConnection): boolean {
     const session = this.#session;
-    const { replies, toBackend, sentText, inspection } = session;
+    const { replies, toBackend, inspection } = session;
     if (this.#portals !== undefined) this.#portals.replacesDangling = false;
     const { buffer, start, last } = scanner;
     const maxBytes = inspection.beginning === undefined ? MAX_KEPT_DEFINITION_BYTES : PIECE_BYTES;
@@ -285,9 +310,8 @@ export class Statements {
     if (this.#server.awaitsClientNames(traits)) return false;
     if (isWhole) this.#server.sendText(inspected);
     else this.#server.sendLongText(text, inspected, scanner, end);
-    sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
-    sentText.text = sentText.isWhole ? text : this.#beginningOf(text);
-    sentText.batch = replies.batch;
+    const isShownWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
+    this.#noteSent(isShownWhole ? text : this.#beginningOf(text), isShownWhole);
     if (traits.deallocatesAll) this.#names.changesAll();
     if (this.#client.unnamed !== undefined || this.#client.settledUnnamed !== undefined) this.#names.changes('');
     if (deallocates.length > 0) for (const name of this.#server.preparePlaceholders(deallocates, backend)) this.#names.changes(name);
@@ -323,7 +347,7 @@ export class Statements {
       return true;
     }
     const isNamed = nameEnd > nameStart;
-    const { sentText, replies } = session;
+    const { replies } = session;
     const { unnamed } = this.#client;
     const name = buffer.toString('latin1', nameStart, nameEnd);
     const named = isNamed ? this.#statementNamed(name) : undefined;
@@ -343,9 +367,7 @@ export class Statements {
       if (statement !== undefined) session.inspection.signalsOf(statement.signals, scanner);
       if (statement?.watched !== undefined) session.inspection.runs(statement.watched);
       else if (statement === undefined && isNamed) session.inspection.runsOversized(name);
-      sentText.text = server?.definition ?? (isNamed ? undefined : unnamed?.definition);
-      sentText.isWhole = true;
-      sentText.batch = replies.batch;
+      this.#noteSent(server?.definition ?? (isNamed ? undefined : unnamed?.definition), true);
       this.#portalBound(scanner, statement?.traits);
       session.counting.bound(scanner, server, isNamed ? undefined : unnamed);
       if (unnamed !== undefined) {
@@ -617,9 +639,10 @@ export class Statements {
 
   /** Finds the statement that the same bytes referred to recently. */
   #recall(scanner: FrameScanner): RepeatedStatement | undefined {
-    const { pins, services, sharesTexts } = this.#session;
+    const { pins, services } = this.#session;
     const { registry, parseCache } = services;
-    if (!sharesTexts) return undefined;
+    // Sessions from before the role's default had this setting off have it in no setting of theirs either.
+    if (pins.startStrings === 'off') return undefined;
     return parseCache.find(scanner, pins.context, registry.generation);
   }
 
@@ -820,6 +843,11 @@ export class Statements {
   }
 
   /* The backend's replies. */
+
+  /** All that was asked has been answered. */
+  answered(): void {
+    this.#sent = undefined;
+  }
 
   /** A Query has been answered: it has destroyed the unnamed statement. */
   queryDone(): void {

@@ -14,7 +14,6 @@ import { errorResponse } from './errors.ts';
 import { Gate, Reason } from './gate.ts';
 import { Inspection } from './inspection.ts';
 import type { Pins } from './pins.ts';
-import type { SentText } from './server-statements.ts';
 import type { RelayEnd, SessionServices } from './session-services.ts';
 import { RequestInFlight } from './sharing.ts';
 import { StatementCounting } from './statement-counting.ts';
@@ -82,12 +81,6 @@ export abstract class WireSession implements BackendReceiver {
   /* What the client has prepared and has been told. */
   readonly statements: Statements;
 
-  /**
-   * Whether texts of others that have the same settings are read alike. Where the role's default has `standard_conforming_strings`
-   * off, they are not: sessions from before have that default in no setting either.
-   */
-  readonly sharesTexts: boolean;
-
   /** As of the last ReadyForQuery. */
   status: TransactionStatus = 'I';
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
@@ -111,8 +104,6 @@ export abstract class WireSession implements BackendReceiver {
   /** Why there was no backend for the request that comes next. `told`: the client knows, and its messages up to the next Sync are ignored. */
   refusal: ServiceError | 'told' | undefined;
 
-  readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
-
   ending: SessionEnding | undefined;
 
   constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>) {
@@ -124,7 +115,6 @@ export abstract class WireSession implements BackendReceiver {
     this.received = new BackendReplies(this, parameters);
     this.replies = new ReplyQueue(this.received);
     this.statements = new Statements(this);
-    this.sharesTexts = parameters.get(STRINGS) !== 'off';
     pins.startStrings = parameters.get(STRINGS);
     this.link = new BackendLink(this);
     this.toBackend = this.link.out;
