@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { organizationOfPool } from '../src/backend/organization-pool.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import type { ListedSession, SessionDescription, SessionSource } from '../src/router/sessions.ts';
@@ -39,10 +40,14 @@ export class RequestsInProgress implements SessionSource {
   }
 
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
+    for (const [pool, session] of this.all()) if (organizationOfPool(pool) === organizationId) yield session;
+  }
+
+  *all(): Iterable<readonly [pool: string, session: ListedSession]> {
     for (const calls of [this.#calls.all(), ...this.#holders.map((holder) => holder.calls())]) {
       for (const call of calls) {
         const { tenant } = call;
-        if (tenant?.organization.id === organizationId) yield new ListedRequest(call, tenant, this.#isEncrypted);
+        if (tenant !== undefined) yield [tenant.pool, new ListedRequest(call, tenant, this.#isEncrypted)] as const;
       }
     }
   }

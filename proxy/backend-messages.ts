@@ -402,7 +402,7 @@ export class BackendReplies implements ReplyListener {
     if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, this.#attempt === 'discarded');
     if (isForwarded) session.counting.answered(askedAt, this.#attempt !== 'discarded');
     if (isForwarded && this.#attempt !== 'discarded') {
-      services.usage.answered(session.since - askedAt, this.#failure !== undefined);
+      services.usage.answered(session.since - askedAt, this.#failure !== undefined, status === 'I');
       services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, services.tenant));
       this.#failure = undefined;
     }

@@ -4,6 +4,7 @@ import { Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { tlsServerEndPoint } from '../src/auth/channel-binding.ts';
+import type { Endpoints } from '../src/backend/connection.ts';
 import { type Config, ConfigError } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe } from '../src/observation.ts';
@@ -65,6 +66,19 @@ export class ClientConnection implements InputSource {
 
   get encrypted(): boolean {
     return this.#tls !== undefined || this.#socket.isEncrypted === true;
+  }
+
+  /** Where the connection begins and ends; undefined where there is no socket. */
+  get endpoints(): Endpoints | undefined {
+    const socket = this.#socket;
+    if (!(socket instanceof Socket)) return undefined;
+    const { remotePort = 0, localAddress = '', localPort = 0 } = socket;
+    return { remoteAddress: this.remoteAddress, remotePort, localAddress: plainAddress(localAddress), localPort };
+  }
+
+  /** The TLS version and cipher, such as `TLSv1.3/TLS_AES_256_GCM_SHA384`. */
+  get cipher(): string | undefined {
+    return this.#socket instanceof TLSSocket ? `${this.#socket.getProtocol()}/${this.#socket.getCipher().name}` : undefined;
   }
 
   /** The connection's tls-server-end-point data, to which a login can be bound. */

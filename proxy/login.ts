@@ -44,6 +44,21 @@ export async function logIn(
   return { tenant, startup, origin };
 }
 
+/**
+ * Has the client prove that it is an operator.
+ * @returns where it comes from
+ * @throws ServiceError to be sent as FATAL, ClientGone
+ */
+export async function logInOperator(client: ClientConnection, startup: StartupMessage, authenticator: Authenticator): Promise<Origin> {
+  const user = requiredUser(startup);
+  const replication = wantsReplication(startup);
+  const origin = originOf(client, startup);
+  const { channelBinding } = client;
+  await authenticator.authenticateOperator((verifiers, former) => scramExchange(client, user, verifiers, former, channelBinding), origin);
+  if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
+  return { ...origin, surface: 'admin' };
+}
+
 /** As in Postgres, longer names are truncated. */
 function requiredUser({ parameters }: StartupMessage): string {
   const given = parameters.get('user') ?? '';

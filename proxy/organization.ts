@@ -132,6 +132,10 @@ export class OrganizationDirectory implements SessionSource {
     for (const role of rolesOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
   }
 
+  *all(): Iterable<readonly [pool: string, session: ListedSession]> {
+    for (const [pool, sessions] of this.#present) for (const session of sessions.all()) yield [pool, session] as const;
+  }
+
   /** Removes a session. When the last one ends, the parse cache is dropped. */
   leave({ pool }: SessionsOwner, sessions: OrganizationSessions): void {
     sessions.count -= 1;

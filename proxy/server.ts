@@ -8,6 +8,7 @@ import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import { ProxyHeaderError } from '../src/protocol/proxy-header.ts';
+import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Authenticator } from '../src/router/authenticator.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
@@ -19,8 +20,9 @@ import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './client-connection.ts';
 import { errorResponse, tooManyClients } from './errors.ts';
-import { handshake, type LoginMethod, logIn, type TlsPolicy } from './login.ts';
+import { handshake, type LoginMethod, logIn, logInOperator, type TlsPolicy } from './login.ts';
 import { OpenSessions, Watchdog, type WatchdogLimits } from './open-sessions.ts';
+import type { OperatorConsole } from './operator-console.ts';
 import { OrganizationDirectory } from './organization.ts';
 import { actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './session-services.ts';
@@ -42,6 +44,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly clientsOfOrganization: CountLimit;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
+  /** Undefined: there is no console for operators. */
+  readonly console?: OperatorConsole | undefined;
 }
 
 /** The settings that depend on how a client connects. */
@@ -142,6 +146,7 @@ export class WireServer {
   /** Accepts no more connections. Those that there are go on. */
   stopListening(): void {
     this.#server.close();
+    this.#options.console?.end(shuttingDown());
   }
 
   /**
@@ -157,6 +162,7 @@ export class WireServer {
     this.#server.close();
     const reason = shuttingDown();
     this.#open.endAtRest(reason);
+    this.#options.console?.end(reason);
     const timers = [
       setTimeout(() => destroyAll(this.#unauthenticated.all()), FINAL_ERROR_MS),
       setTimeout(() => this.#open.endNow(reason), deadlineMs),
@@ -174,7 +180,7 @@ export class WireServer {
 
   /** The number of connections. */
   get size(): number {
-    return this.#unauthenticated.size + this.#clients.size;
+    return this.#unauthenticated.size + this.#clients.size + (this.#options.console?.size ?? 0);
   }
 
   get #all(): readonly ClientConnection[] {
@@ -194,7 +200,9 @@ export class WireServer {
   }
 
   #forget(client: ClientConnection): void {
-    if (!this.#unauthenticated.delete(client) && this.#clients.delete(client)) this.#options.clients.leave(ALL);
+    if (!this.#unauthenticated.delete(client) && this.#options.console?.forget(client) !== true && this.#clients.delete(client)) {
+      this.#options.clients.leave(ALL);
+    }
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.size === 0) this.#onEmpty?.();
   }
@@ -211,7 +219,10 @@ export class WireServer {
     try {
       if (entrance.isProxy?.(client.remoteAddress)) await this.#readProxyHeader(client, () => isLate);
       const opening = await handshake(client, entrance.tls);
-      if (opening.name === 'StartupMessage') {
+      if (opening.name === 'StartupMessage' && entrance.method === 'scram' && this.#options.console?.isFor(client, opening) === true) {
+        await this.#serveOperator(client, opening, this.#options.console);
+        clearTimeout(deadline);
+      } else if (opening.name === 'StartupMessage') {
         const guest = await logIn(client, opening, entrance.method, this.#options.authenticator);
         await this.#admit(client, guest.tenant);
         this.#options.observe({ name: 'login.succeeded', origin: guest.origin, actor: actorOf(guest.tenant) });
@@ -240,6 +251,17 @@ export class WireServer {
       if (reason !== undefined) this.#options.observe({ name: 'proxy_header.refused', door: 'wire', reason });
       throw new ClientGone();
     }
+  }
+
+  /** Until the operator's session has started, which then runs by itself. */
+  async #serveOperator(client: ClientConnection, startup: StartupMessage, console: OperatorConsole): Promise<void> {
+    const origin = await logInOperator(client, startup, this.#options.authenticator);
+    await console.enter();
+    if (!this.#unauthenticated.delete(client)) {
+      console.leave();
+      throw new ClientGone();
+    }
+    console.open(client, startup, origin);
   }
 
   /** Whether the error counts against the client's address. */

@@ -217,6 +217,8 @@ class Session implements SessionServices, ReachableSession {
       stateSince: session.since,
       pins: pinsOf(session),
       statement: runningStatement(session),
+      endpoints: this.#client.endpoints,
+      cipher: this.#client.cipher,
     };
   }
 

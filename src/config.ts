@@ -78,6 +78,8 @@ const schema = z.object({
   POSTERN_TLS: oneOf(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
   POSTERN_PROXY_PROTOCOL_FROM: cidrList,
+  POSTERN_OPERATOR_KEY: z.string().min(16, 'must have at least 16 characters').optional(),
+  POSTERN_OPERATOR_NETWORKS: cidrList,
   POSTERN_CORS_ORIGINS: originList,
   POSTERN_CONSOLE: oneOf(['on', 'off']).default('on'),
   POSTERN_SIGNUP: oneOf(['open', 'invite', 'closed']).default('open'),

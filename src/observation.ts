@@ -76,6 +76,10 @@ export type Observation =
     }
   | { readonly name: 'login.succeeded'; readonly origin: Origin; readonly actor: Actor }
   | { readonly name: 'login.failed'; readonly origin: Origin; readonly actor?: Actor; readonly kind: string; readonly sqlstate: string }
+  /** An operator has logged in at the console of the wire door. */
+  | { readonly name: 'operator.opened'; readonly origin: Origin; readonly message: string }
+  /** What an operator has changed there. */
+  | { readonly name: 'operator.command'; readonly origin: Origin; readonly message: string }
   | { readonly name: 'http.connected' }
   | { readonly name: 'http.disconnected' }
   | { readonly name: 'wire.connected' }

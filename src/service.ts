@@ -12,6 +12,7 @@ import { createOpsApp } from '../http/ops-app.ts';
 import { wireAddress } from '../http/reply-schemas.ts';
 import { RequestsInProgress } from '../http/requests-in-progress.ts';
 import { TlsFiles } from '../proxy/client-connection.ts';
+import { OperatorConsole } from '../proxy/operator-console.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { isFrom } from './auth/tokens.ts';
 import type { Pool } from './backend/pool.ts';
@@ -36,7 +37,8 @@ import { concernAboutReleases, concernsAbout, readServerAge } from './placement/
 import { listenOn, portOf, tryPorts } from './ports.ts';
 import { clientText } from './rewriting/rewriter.ts';
 import { ApiKeys, SignUps } from './router/accounts.ts';
-import { Authenticator } from './router/authenticator.ts';
+import { Activity } from './router/activity.ts';
+import { Authenticator, operatorVerifier } from './router/authenticator.ts';
 import { Clusters, NewPlacements } from './router/clusters.ts';
 import { lockObserver } from './router/lock-exhaustion.ts';
 import { Clones, InterruptedMoves } from './router/moves.ts';
@@ -140,7 +142,16 @@ export async function startService(config: Config, observer: Observer, { console
     const limits = shared?.limits ?? localLimits(config);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
-    const authenticator = new Authenticator({ catalog, clusters, secret: Buffer.from(secret), observe, clientText });
+    const { POSTERN_OPERATOR_KEY: operatorKey } = config;
+    const operatorKeyVerifier = operatorKey === undefined ? undefined : await operatorVerifier(operatorKey, Buffer.from(secret));
+    const authenticator = new Authenticator({
+      catalog,
+      clusters,
+      secret: Buffer.from(secret),
+      observe,
+      operator: operatorKeyVerifier,
+      clientText,
+    });
     const router = new Router({
       catalog,
       clusters,
@@ -170,6 +181,26 @@ export async function startService(config: Config, observer: Observer, { console
     });
     catalog.failures.listen('refusal', (address, count) => refusals.countElsewhere(address, count));
     const multiplexers = new Multiplexers(sharingLimits(config));
+    const sessions = new Sessions(catalog.processes);
+    let http: FastifyInstance | undefined;
+    const reload = () => reloadTls(tls, http, observe);
+    const activity = new Activity(sessions, {
+      clusters: () => served.opened(),
+      counters: catalog.usage.counters,
+      reload: () => {
+        reload();
+        void served.refresh();
+      },
+    });
+    const operatorConsole = new OperatorConsole({
+      networks: config.POSTERN_OPERATOR_NETWORKS,
+      sources: { config, catalog, clusters, activity },
+      operator,
+      cancelKeys: router.cancelKeys,
+      inputs: clusters.inputs,
+      limit: limits.operators,
+      observe,
+    });
     const wire = createWireServer(
       config,
       {
@@ -178,11 +209,11 @@ export async function startService(config: Config, observer: Observer, { console
         clientsOfOrganization: limits.clientsOfOrganization,
         refusals,
         multiplexers,
+        console: operatorKey === undefined ? undefined : operatorConsole,
       },
       { authenticator, router, observe },
       tls,
     );
-    const sessions = new Sessions(catalog.processes);
     const underWay = new RequestsInProgress(tls !== undefined);
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
@@ -191,7 +222,7 @@ export async function startService(config: Config, observer: Observer, { console
     const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(clusters);
     const admission = new Admission(limits.requestsOfOrganization);
-    const http = createHttpApp({
+    const app = createHttpApp({
       authenticator,
       router,
       admission,
@@ -224,11 +255,12 @@ export async function startService(config: Config, observer: Observer, { console
       connection: (asked) => wireAddress(config, { port: wirePort, hasTls: tls !== undefined }, asked),
       ...(tls === undefined ? {} : { tls: tls.identity }),
     });
+    http = app;
     // Both doors close at the same time, so that neither accepts clients while the other waits for its last ones.
     opened.push(async () => {
-      await Promise.all([wire.close(config.POSTERN_SHUTDOWN_TIMEOUT_MS), http.close()]);
+      await Promise.all([wire.close(config.POSTERN_SHUTDOWN_TIMEOUT_MS), app.close()]);
     });
-    const httpPort = await listenOn(config, 'POSTERN_HTTP_PORT', (host, port) => serve(http, host, port));
+    const httpPort = await listenOn(config, 'POSTERN_HTTP_PORT', (host, port) => serve(app, host, port));
     const ops = createOpsApp({
       isServedHost: servedHosts(config),
       ready,
@@ -252,7 +284,7 @@ export async function startService(config: Config, observer: Observer, { console
       operator,
       pool: (cluster) => served.opened().find(({ name }) => name === cluster)?.pool,
       metrics: metrics.registry,
-      reload: () => reloadTls(tls, http, observe),
+      reload,
       async retire() {
         stopping.abort();
         leaving.abort();
@@ -275,11 +307,11 @@ export async function startService(config: Config, observer: Observer, { console
 }
 
 /** New certificates are used for new connections, at both doors. */
-function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Observe): void {
+function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance | undefined, observe: Observe): void {
   if (tls === undefined) return;
   tls.reload(observe);
   const { cert, key } = tls.identity;
-  if (http.server instanceof TlsServer) http.server.setSecureContext({ cert, key });
+  if (http?.server instanceof TlsServer) http.server.setSecureContext({ cert, key });
 }
 
 function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD: spread }: Config): SharingLimits {
@@ -289,7 +321,7 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers'>,
+  limits: Pick<WireServerOptions, 'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'console'>,
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,
 ): WireServer {

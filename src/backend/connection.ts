@@ -24,6 +24,14 @@ export interface BackendReceiver {
   closed(error: Error | undefined): void;
 }
 
+/** The two ends of a TCP connection. */
+export interface Endpoints {
+  readonly remoteAddress: string;
+  readonly remotePort: number;
+  readonly localAddress: string;
+  readonly localPort: number;
+}
+
 /** Discards what a backend sends while no session uses it. */
 export const NO_RECEIVER: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
 
@@ -44,6 +52,9 @@ export class BackendConnection implements InputSource {
   closed = false;
   /** See {@link gone}. */
   isGone = false;
+  /** When the session was opened, and when it was last leased; on performance.now()'s clock. */
+  readonly openedAt = performance.now();
+  usedAt = this.openedAt;
   isPaused = false;
   /** Notified of requests to the session and of its answers. */
   busyPoll: BusyPoll | undefined;
@@ -148,6 +159,13 @@ export class BackendConnection implements InputSource {
     this.closed = true;
     this.#answered();
     if (this.#deferred === undefined) this.#ended();
+  }
+
+  /** Where the connection begins and ends; undefined on a Unix socket. */
+  get endpoints(): Endpoints | undefined {
+    const { remoteAddress, remotePort, localAddress, localPort } = this.#stream instanceof Socket ? this.#stream : ({} as Partial<Socket>);
+    if (remoteAddress === undefined || remotePort === undefined) return undefined;
+    return { remoteAddress, remotePort, localAddress: localAddress ?? '', localPort: localPort ?? 0 };
   }
 
   /** Bytes written and not yet taken by the kernel. */

@@ -9,6 +9,11 @@ export function readersPool(organizationId: string): string {
   return `${organizationId}:read`;
 }
 
+/** The organization of a pool, by the pool's name. */
+export function organizationOfPool(pool: string): string {
+  return pool.split(':', 1)[0] ?? pool;
+}
+
 /** Opens a new backend session for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 
@@ -105,7 +110,7 @@ export class OrganizationPool {
   ) {
     this.tenantId = tenantId;
     this.#waiting = waiting;
-    this.organizationId = tenantId.split(':', 1)[0] ?? tenantId;
+    this.organizationId = organizationOfPool(tenantId);
     this.limitsId = limitsId ?? this.organizationId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);

@@ -74,6 +74,11 @@ export class Pool {
     return this.#fairness.snapshot();
   }
 
+  /** The pools of organizations that have sessions or waiters. */
+  organizations(): Iterable<Readonly<OrganizationPool>> {
+    return this.#fairness.pools.values();
+  }
+
   /** All sessions, each with its organization. */
   sessions(): (readonly [organizationId: string, backend: BackendConnection])[] {
     return [...this.#fairness.pools.values()].flatMap(({ organizationId, backends }) =>

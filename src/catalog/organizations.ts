@@ -52,6 +52,15 @@ export class OrganizationRegistry {
     return this.#options.database.readFor(id, (sql) => findOrganization(sql, id));
   }
 
+  /** The ids of those that are paused, by whom or what ever. */
+  async paused(): Promise<ReadonlySet<string>> {
+    const rows = await this.#options.database.run(
+      (sql) => sql<{ id: string }[]>`
+      select id from postern.organizations where paused_until > clock_timestamp()`,
+    );
+    return new Set(rows.map(({ id }) => id));
+  }
+
   /** The clones of an organization that have not been dropped, the oldest first. */
   clones(sourceId: string): Promise<Clone[]> {
     return this.#options.database.readFor(sourceId, (sql) => listClones(sql, sourceId));

@@ -41,12 +41,22 @@ export class PauseRegistry {
     });
   }
 
-  /** Ends the pause, if it has not ended by itself. */
-  async end({ organizationId, token }: Pause): Promise<void> {
-    await this.#change(organizationId, async (sql) => {
-      await sql`
+  /** @throws ServiceError `not_found` */
+  isInForce({ organizationId, token }: Pause): Promise<boolean> {
+    return this.#change(organizationId, async (sql) => {
+      const found = await sql`
+        select from postern.organizations where id = ${organizationId} and paused_by = ${token} and paused_until > clock_timestamp()`;
+      return found.length > 0;
+    });
+  }
+
+  /** Ends the pause. @returns false if it has ended by itself, or another has taken its place */
+  end({ organizationId, token }: Pause): Promise<boolean> {
+    return this.#change(organizationId, async (sql) => {
+      const ended = await sql`
         update postern.organizations set paused_by = null, paused_until = null, revision = revision + 1
-        where id = ${organizationId} and paused_by = ${token}`;
+        where id = ${organizationId} and paused_by = ${token} returning paused_until > clock_timestamp()`;
+      return ended.length > 0;
     });
   }
 }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { ControlPool, Sql } from './control-pool.ts';
 
 const MINUTE_MS = 60_000;
@@ -56,6 +57,7 @@ export class Usage {
   }
 
   async #writeAll(): Promise<void> {
+    this.counters.beginPeriod();
     // At the end of a minute: what was counted in it belongs to where it began.
     const at = new Date(this.#now().getTime() - MINUTE_MS / 2);
     const taken = [...this.counters.takeAll()];
@@ -111,8 +113,45 @@ interface UsageCounts {
   readonly latency: readonly number[];
 }
 
+/** What operators are shown of an organization: counts and times of one process since its start. Times are in milliseconds. */
+export const TOTALS = ['leases', 'transactions', 'requests', 'bytesIn', 'bytesOut', 'heldMs', 'requestMs', 'waitMs'] as const;
+
+type Totals = Record<(typeof TOTALS)[number], number>;
+
+const NO_TOTALS: Readonly<Totals> = {
+  leases: 0,
+  transactions: 0,
+  requests: 0,
+  bytesIn: 0,
+  bytesOut: 0,
+  heldMs: 0,
+  requestMs: 0,
+  waitMs: 0,
+};
+
+/** What an organization has done since the process started. It is kept while its {@link OrganizationUsage} comes and goes. */
+export class OrganizationTotals {
+  /** Without what its usage has not handed over yet. */
+  readonly counted: Totals = { ...NO_TOTALS };
+  /** As they were when the last full minute began: averages are of the time since then. */
+  before: Readonly<Totals> = NO_TOTALS;
+  latest: Readonly<Totals> = NO_TOTALS;
+
+  /** A backend has been leased after such a wait. */
+  leased(waitMs: number): void {
+    this.counted.leases += 1;
+    this.counted.waitMs += waitMs;
+  }
+
+  /** A lease has ended. */
+  released(heldMs: number): void {
+    this.counted.heldMs += heldMs;
+  }
+}
+
 /** Counts what one organization does in this process. It is counted for each request, so nothing is allocated for that. */
 export class OrganizationUsage {
+  readonly totals: OrganizationTotals;
   statements = 0;
   errors = 0;
   rows = 0;
@@ -125,9 +164,17 @@ export class OrganizationUsage {
   /** As it was written last. */
   #toldPeak = 0;
 
-  /** A request has been answered that took so long. */
-  answered(durationMs: number, hasFailed: boolean): void {
+  constructor(totals = new OrganizationTotals()) {
+    this.totals = totals;
+  }
+
+  /** A request has been answered that took so long. @param isAtRest it has left no transaction open */
+  answered(durationMs: number, hasFailed: boolean, isAtRest = true): void {
     if (hasFailed) this.errors += 1;
+    const { counted } = this.totals;
+    counted.requests += 1;
+    counted.requestMs += durationMs;
+    if (isAtRest) counted.transactions += 1;
     const bucket = bucketOf(durationMs);
     this.#latency[bucket] = (this.#latency[bucket] ?? 0) + 1;
   }
@@ -153,6 +200,8 @@ export class OrganizationUsage {
   /** Begins anew. @returns {@link counts} */
   take(): UsageCounts | undefined {
     const { counts } = this;
+    this.totals.counted.bytesIn += this.bytesIn;
+    this.totals.counted.bytesOut += this.bytesOut;
     this.statements = this.errors = this.rows = this.bytesIn = this.bytesOut = 0;
     this.peakSessions = this.#toldPeak = this.sessions;
     this.#latency.fill(0);
@@ -166,22 +215,62 @@ export class OrganizationUsage {
     this.rows += counts.rows;
     this.bytesIn += counts.bytesIn;
     this.bytesOut += counts.bytesOut;
+    this.totals.counted.bytesIn -= counts.bytesIn;
+    this.totals.counted.bytesOut -= counts.bytesOut;
     this.peakSessions = Math.max(this.peakSessions, counts.peakSessions);
     for (const [bucket, count] of counts.latency.entries()) this.#latency[bucket] = (this.#latency[bucket] ?? 0) + count;
   }
 }
 
+/** The totals of so many organizations are kept; of more, those that have done nothing for the longest time begin anew. */
+const TOTALS_MAX = 100_000;
+
 /** The organizations that have done something lately, or have wire sessions. */
 export class UsageCounters {
   readonly #byOrganization = new Map<string, OrganizationUsage>();
+  readonly #totals = new BoundedMap<string, OrganizationTotals>({ maxEntries: TOTALS_MAX });
+  /** When the period began that averages are of, and the one after it. */
+  #periods = { before: performance.now(), latest: performance.now() };
 
   of(organizationId: string): OrganizationUsage {
     let usage = this.#byOrganization.get(organizationId);
     if (usage === undefined) {
-      usage = new OrganizationUsage();
+      usage = new OrganizationUsage(this.totalsOf(organizationId));
       this.#byOrganization.set(organizationId, usage);
     }
     return usage;
+  }
+
+  totalsOf(organizationId: string): OrganizationTotals {
+    let totals = this.#totals.get(organizationId);
+    if (totals === undefined) {
+      totals = new OrganizationTotals();
+      this.#totals.set(organizationId, totals);
+    }
+    return totals;
+  }
+
+  /** How long the period is that averages are of; in milliseconds, between one minute and two once the process has run for that long. */
+  get periodMs(): number {
+    return performance.now() - this.#periods.before;
+  }
+
+  /** Totals of all organizations now, and when the period began. */
+  *totals(): Iterable<readonly [organizationId: string, now: Readonly<Totals>, before: Readonly<Totals>]> {
+    for (const [id, totals] of this.#totals.entries()) yield [id, this.#now(id, totals), totals.before];
+  }
+
+  beginPeriod(): void {
+    this.#periods = { before: this.#periods.latest, latest: performance.now() };
+    for (const [id, totals] of this.#totals.entries()) {
+      totals.before = totals.latest;
+      totals.latest = this.#now(id, totals);
+    }
+  }
+
+  #now(id: string, { counted }: OrganizationTotals): Totals {
+    const { bytesIn = 0, bytesOut = 0 } = this.#byOrganization.get(id) ?? {};
+    return { ...counted, bytesIn: counted.bytesIn + bytesIn, bytesOut: counted.bytesOut + bytesOut };
   }
 
   /** Without making one. */

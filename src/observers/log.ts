@@ -164,6 +164,8 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'http.request': 'debug',
   'login.succeeded': 'debug',
   'login.failed': 'warn',
+  'operator.opened': 'info',
+  'operator.command': 'info',
   'http.connected': 'trace',
   'http.disconnected': 'trace',
   'wire.connected': 'trace',

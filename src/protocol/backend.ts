@@ -133,6 +133,26 @@ export function decodeRowDescription(body: Buffer): FieldDescription[] {
   );
 }
 
+export function encodeRowDescription(fields: readonly FieldDescription[]): Buffer {
+  const parts = fields.map(({ name, tableOid, columnNumber, dataTypeOid, dataTypeSize, typeModifier, format }) => {
+    const rest = Buffer.allocUnsafe(18);
+    rest.writeUInt32BE(tableOid, 0);
+    rest.writeInt16BE(columnNumber, 4);
+    rest.writeUInt32BE(dataTypeOid, 6);
+    rest.writeInt16BE(dataTypeSize, 10);
+    rest.writeInt32BE(typeModifier, 12);
+    rest.writeInt16BE(format, 16);
+    return Buffer.concat([string(name), rest]);
+  });
+  return encode(BackendType.RowDescription, int16(fields.length), ...parts);
+}
+
+/** @param values null is SQL's NULL */
+export function encodeDataRow(values: readonly (Uint8Array | null)[]): Buffer {
+  const parts = values.flatMap((value) => (value === null ? [int32(-1)] : [int32(value.length), value]));
+  return encode(BackendType.DataRow, int16(values.length), ...parts);
+}
+
 /**
  * Postgres accepts statements with more parameters than the 16-bit count can tell, and sends the types of all of them.
  * @returns the parameters' type OIDs
@@ -209,6 +229,12 @@ function encode(type: number, ...parts: readonly Uint8Array[]): Buffer {
     bytes.set(part, at);
     at += part.length;
   }
+  return bytes;
+}
+
+function int16(value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(2);
+  bytes.writeInt16BE(value);
   return bytes;
 }
 

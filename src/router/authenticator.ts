@@ -1,5 +1,5 @@
 import { channelSecret, channelsOf } from '../auth/derived-secrets.ts';
-import { mockVerifiers, type ScramOffer, sha256 } from '../auth/scram.ts';
+import { deriveVerifier, mockVerifiers, SCRAM_ITERATIONS, type ScramOffer, type ScramVerifier, sha256 } from '../auth/scram.ts';
 import { digestApiKey, inNetworks, isWellFormedApiKey, parseAddress } from '../auth/tokens.ts';
 import { readersPool } from '../backend/organization-pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -32,8 +32,18 @@ interface AuthenticatorOptions {
   readonly clusters: Clusters;
   readonly secret: Buffer;
   readonly observe: Observe;
+  /** Of the operator's key; undefined: there is none. */
+  readonly operator?: ScramVerifier | undefined;
   /** A text that reached the server in the `schema` placement as its client wrote it: the rewriter's, which lies above. */
   readonly clientText: (text: string, schema: string) => string;
+}
+
+/** The user of the console for operators. */
+export const OPERATOR = 'operator';
+
+/** The verifier of the operator's key. Its salt is the one that the user `operator` seems to have anyway. */
+export function operatorVerifier(key: string, secret: Buffer): Promise<ScramVerifier> {
+  return deriveVerifier(key, mockVerifiers(OPERATOR, secret)[0].salt, SCRAM_ITERATIONS);
 }
 
 /** Finds the tenant of a credential, for both doors. */
@@ -41,6 +51,7 @@ export class Authenticator {
   readonly #catalog: Catalog;
   readonly #clusters: Clusters;
   readonly #clientText: AuthenticatorOptions['clientText'];
+  readonly #operator: ScramVerifier | undefined;
   readonly #secret: Buffer;
   /** The secret that channel prefixes are derived from. */
   readonly #channels: Buffer;
@@ -53,7 +64,8 @@ export class Authenticator {
   /** One tenant for all clients with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
-  constructor({ catalog, clusters, secret, observe, clientText }: AuthenticatorOptions) {
+  constructor({ catalog, clusters, secret, observe, operator, clientText }: AuthenticatorOptions) {
+    this.#operator = operator;
     this.#catalog = catalog;
     this.#clusters = clusters;
     this.#clientText = clientText;
@@ -78,6 +90,22 @@ export class Authenticator {
       return tenant;
     } catch (error) {
       if (error instanceof ServiceError) this.#loginFailed(error, user, origin);
+      throw error;
+    }
+  }
+
+  /**
+   * Has a client prove that it knows the operator's key. A client that does not sees what it would see if there were no such key.
+   * @throws ServiceError `unauthorized`, `too_many_login_failures`
+   */
+  async authenticateOperator(exchange: ScramExchange, origin: Origin): Promise<void> {
+    const verifier = this.#operator;
+    const [first, ...others] = mockVerifiers(OPERATOR, this.#secret);
+    try {
+      const proven = await exchange([verifier ?? first, ...others], []);
+      if (proven === undefined || proven !== verifier?.storedKey) throw this.#unproven(OPERATOR, origin);
+    } catch (error) {
+      if (error instanceof ServiceError) this.#loginFailed(error, OPERATOR, origin);
       throw error;
     }
   }
@@ -199,6 +227,7 @@ export class Authenticator {
         key,
         mayComeFrom: addressCheck(key.networks),
         channels,
+        totals: this.#catalog.usage.counters.totalsOf(organization.id),
         statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => this.#asWritten(sql, organization)),
         revoked,
         get pgNotify() {

@@ -5,6 +5,7 @@ import type { Reservation } from '../backend/session-state.ts';
 import type { ApiKey } from '../catalog/key-rows.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { RoleStatements } from '../catalog/statement-counters.ts';
+import type { OrganizationTotals } from '../catalog/usage.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import { type MemoryBudget, MemoryReservation } from '../runtime/memory-budget.ts';
@@ -33,6 +34,7 @@ export class Lease {
     this.#pool = pool;
     this.#results = results;
     this.#observe = observe;
+    backend.usedAt = this.#grantedAt;
   }
 
   /** A new reservation in the memory budget for results. */
@@ -77,7 +79,9 @@ export class Lease {
   #return(): boolean {
     if (this.#returned) return false;
     this.#returned = true;
-    this.#observe({ name: 'lease.released', door: this.#door, heldMs: performance.now() - this.#grantedAt });
+    const heldMs = performance.now() - this.#grantedAt;
+    this.tenant.totals?.released(heldMs);
+    this.#observe({ name: 'lease.released', door: this.#door, heldMs });
     return true;
   }
 }
@@ -107,6 +111,8 @@ export interface Tenant {
   readonly hasPreparedTransactions?: boolean;
   /** Counts the statements that its role runs; undefined: they are not counted. */
   readonly statements?: RoleStatements;
+  /** What operators are shown of it; undefined: nothing is counted. */
+  readonly totals?: OrganizationTotals;
   /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key ends or the organization is suspended. */
   readonly revoked: AbortSignal;
 }

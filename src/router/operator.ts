@@ -1,4 +1,5 @@
 import { digestApiKey, generateInvitation } from '../auth/tokens.ts';
+import { DONE } from '../catalog/audit/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { noOrganization, type Organization, type OrganizationStatus } from '../catalog/organization.ts';
 import type { NewInvitation } from '../catalog/sign-ups.ts';
@@ -10,6 +11,10 @@ import type { Tenant } from './lease.ts';
 
 /** The key that an organization has asked with. */
 type KeyActor = Omit<Actor, 'organizationId'>;
+
+const OPERATOR_PAUSE = 'operator';
+/** The longest that processes can wait for. */
+const PAUSE_MS = 2 ** 31 - 1;
 
 /** The result of a change to an organization. */
 export interface Changed {
@@ -83,6 +88,36 @@ export class Operator {
     for (const { id } of await this.#clonesIn(organizationId, 'suspended'))
       await this.#catalog.organizations.setStatus(id, 'active', origin);
     return organization;
+  }
+
+  /**
+   * Has its clients wait for backends until {@link unpause}, or for 24 days. Transactions that run go on, and lose their backend when
+   * they end.
+   * @returns false if an operator has paused it already
+   * @throws ServiceError `not_found`; `invalid_request` if it is not in use; `organization_busy` while it is cloned or moved
+   */
+  async pause(organizationId: string, origin: Origin): Promise<boolean> {
+    const pause = { organizationId, token: OPERATOR_PAUSE };
+    try {
+      await this.#catalog.pauses.begin(pause, PAUSE_MS);
+    } catch (error) {
+      if (await this.#catalog.pauses.isInForce(pause)) return false;
+      throw error;
+    }
+    this.record(organizationId, 'organization.paused', origin);
+    return true;
+  }
+
+  /** Ends the pause of an operator. @returns whether there was one @throws ServiceError `not_found` */
+  async unpause(organizationId: string, origin: Origin): Promise<boolean> {
+    const ended = await this.#catalog.pauses.end({ organizationId, token: OPERATOR_PAUSE });
+    if (ended) this.record(organizationId, 'organization.unpaused', origin);
+    return ended;
+  }
+
+  /** Records in the organization's audit log what an operator has done to its sessions. */
+  record(organizationId: string, action: 'organization.paused' | 'organization.unpaused' | 'sessions.end', origin: Origin): void {
+    this.#catalog.audit.append({ organizationId, action, origin, actor: undefined, outcome: DONE });
   }
 
   /**

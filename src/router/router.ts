@@ -124,7 +124,9 @@ export class Router {
             settle(error);
             return;
           }
-          this.#observe({ name: 'lease.granted', door, waitMs: performance.now() - startedAt });
+          const waitMs = performance.now() - startedAt;
+          current.totals?.leased(waitMs);
+          this.#observe({ name: 'lease.granted', door, waitMs });
           settle(new Lease(result, current, door, cluster.pool, this.results, this.#observe));
         },
       },
@@ -159,6 +161,7 @@ export class Router {
     const cluster = this.#clusterOf(tenant);
     const backend = cluster?.pool.tryAcquire(tenant.pool, preferred, options);
     if (backend === undefined || cluster === undefined) return undefined;
+    tenant.totals?.leased(0);
     this.#observe(AT_ONCE[door]);
     return new Lease(backend, tenant, door, cluster.pool, this.results, this.#observe);
   }

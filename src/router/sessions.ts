@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Endpoints } from '../backend/connection.ts';
 import type { ProcessRequests } from '../catalog/processes.ts';
 import { ServiceError } from '../errors.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
@@ -13,6 +14,7 @@ interface ListedSessions extends SessionList {
 
 /** A request of another process. */
 type SessionRequest =
+  | { readonly name: 'operator'; readonly request: unknown }
   | { readonly name: 'list'; readonly organizationId: string }
   | ({ readonly name: 'signal'; readonly number: number; readonly signal: SessionSignal } & SessionsOf);
 
@@ -24,6 +26,7 @@ interface OthersLists {
 
 const LIST_TIMEOUT_MS = 1_000;
 const SIGNAL_TIMEOUT_MS = 3_000;
+const OPERATOR_TIMEOUT_MS = 5_000;
 /** For an organization other processes are asked for their lists at most this often. Callers in between share the answer. */
 const LIST_EVERY_MS = 250;
 /** An organization's signals to sessions of other processes are sent one after another, at least this far apart. */
@@ -38,6 +41,8 @@ export class Sessions {
   readonly #lists = new Map<string, Promise<OthersLists>>();
   /** When the last signal of an organization has been sent. */
   readonly #signals = new Map<string, Promise<unknown>>();
+  /** Answers what an operator asks of this process. */
+  #operatorRequests: (request: unknown) => Promise<string> = async () => '';
 
   constructor(processes: ProcessRequests) {
     this.#processes = processes;
@@ -52,6 +57,30 @@ export class Sessions {
   /** Adds a door of this process. */
   register(source: SessionSource): void {
     this.#local.register(source);
+  }
+
+  /** All sessions of this process, each with the name of its pool. */
+  all(): Iterable<readonly [pool: string, session: ListedSession]> {
+    return this.#local.all();
+  }
+
+  /** @param answer answers what an operator asks of this process by {@link askAll}, here or at another */
+  serveOperators(answer: (request: unknown) => Promise<string>): void {
+    this.#operatorRequests = answer;
+  }
+
+  /**
+   * Has every process of the service do what an operator asks.
+   * @returns what each has answered, this one first; the others that have not answered in time are only counted
+   * @throws ServiceError `not_ready`
+   */
+  async askAll(request: unknown): Promise<{ readonly replies: readonly string[]; readonly missing: number }> {
+    const question: SessionRequest = { name: 'operator', request };
+    const [own, { asked, replies }] = await Promise.all([
+      this.#operatorRequests(request),
+      this.#processes.ask({ request: JSON.stringify(question), timeoutMs: OPERATOR_TIMEOUT_MS }),
+    ]);
+    return { replies: [own, ...replies], missing: asked - replies.length };
   }
 
   /** The id of a session of this process. It is no secret: whose session it is counts. */
@@ -123,6 +152,7 @@ export class Sessions {
   }
 
   async #respond(request: SessionRequest): Promise<string> {
+    if (request.name === 'operator') return this.#operatorRequests(request.request);
     if (request.name === 'list') return JSON.stringify(await this.#local.list({ organizationId: request.organizationId }));
     return String(this.#local.signal(request, request.number, request.signal));
   }
@@ -197,6 +227,10 @@ export class LocalSessions {
   /** Adds a door. */
   register(source: SessionSource): void {
     this.#sources.push(source);
+  }
+
+  *all(): Iterable<readonly [pool: string, session: ListedSession]> {
+    for (const source of this.#sources) yield* source.all();
   }
 
   /** Takes several turns of the event loop where many statements have to be shown. */
@@ -301,6 +335,10 @@ export interface SessionDescription {
   readonly pins: readonly PinnedFor[];
   /** Undefined if none is running, or it is not known which. */
   readonly statement: SentStatement | undefined;
+  /** For operators: where the connection begins and ends. */
+  readonly endpoints?: Endpoints | undefined;
+  /** For operators: the TLS version and cipher. */
+  readonly cipher?: string | undefined;
 }
 
 /** A client's session: a connection to the wire door, or a request over HTTP. */
@@ -308,6 +346,8 @@ export interface ListedSession {
   /** Below 2^32, and that of no other session of this process. */
   readonly number: number;
   readonly keyId: string;
+  /** The backend that it has at the moment; 0: none; undefined: it is not known which. */
+  readonly backendProcessId?: number;
   /** @returns undefined if the session has ended */
   describe(): SessionDescription | undefined;
   /** Cancels the running statement, if there is one. */
@@ -320,6 +360,8 @@ export interface ListedSession {
 export interface SessionSource {
   /** Those of all the organization's keys. */
   sessionsOf(organizationId: string): Iterable<ListedSession>;
+  /** Those of all organizations, each with the name of its pool. */
+  all(): Iterable<readonly [pool: string, session: ListedSession]>;
 }
 
 const SHOWN_CHARACTERS_MAX = 1_000;

@@ -7,6 +7,7 @@ import type { AllocatedLimits } from './limits.ts';
 export type LentLimits =
   | 'clients'
   | 'clients of an organization'
+  | 'operators'
   | 'unauthenticated connections'
   | 'HTTP connections'
   | 'authenticated HTTP connections'

@@ -33,9 +33,14 @@ interface ServiceLimits {
   authenticatedHttpConnections(ownMax: number): CountLimit;
   /** Connections of each organization to the wire door. */
   readonly clientsOfOrganization: CountLimit;
+  /** Sessions of operators at the wire door, under one key. */
+  readonly operators: CountLimit;
   /** Requests of each organization over HTTP that are under way. */
   readonly requestsOfOrganization: CountLimit;
 }
+
+/** Sessions of operators, beyond POSTERN_CLIENTS_MAX. */
+export const OPERATORS_MAX = 8;
 
 /** The limits of a process that is alone. */
 export function localLimits(config: Config): ServiceLimits {
@@ -45,6 +50,7 @@ export function localLimits(config: Config): ServiceLimits {
     httpConnections: (ownMax) => () => new LocalLimit(ownMax),
     authenticatedHttpConnections: (ownMax) => new SharedLimit(ownMax),
     clientsOfOrganization: new LocalLimit(config.POSTERN_CLIENTS_PER_TENANT),
+    operators: new LocalLimit(OPERATORS_MAX),
     requestsOfOrganization: new LocalLimit(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   };
 }

@@ -9,6 +9,7 @@ import { tryPorts } from '../ports.ts';
 import { REPLACED } from '../service.ts';
 import { type AllocatorOptions, LimitAllocator } from './limits.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
+import { OPERATORS_MAX } from './shared-parts.ts';
 
 /** The processes that serve the ports. */
 export interface Workers {
@@ -267,6 +268,7 @@ function lentLimits(config: Config): (readonly [LentLimits, LimitAllocator])[] {
     lent('unauthenticated connections', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
     lent('HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config.POSTERN_HTTP_CONNECTIONS_MAX),
     lent('authenticated HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config.POSTERN_HTTP_CONNECTIONS_MAX, true),
+    lent('operators', OPERATORS_MAX, OPERATORS_MAX),
     lent('clients of an organization', Number.POSITIVE_INFINITY, config.POSTERN_CLIENTS_PER_TENANT),
     lent('requests of an organization', Number.POSITIVE_INFINITY, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   ];

@@ -5,7 +5,7 @@ import { REPLACED, type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
-import { type SharedParts, tellSupervisor } from './shared-parts.ts';
+import { OPERATORS_MAX, type SharedParts, tellSupervisor } from './shared-parts.ts';
 import { Questions } from './supervisor.ts';
 
 type Start = Extract<ToWorker, { kind: 'start' }>;
@@ -141,6 +141,7 @@ class Worker {
             new SharedLimit(ownMax),
             this.#lend('authenticated HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config, { block: 0 }),
           ),
+        operators: this.#lend('operators', OPERATORS_MAX, config, { block: 0 }),
         clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
         requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
       },

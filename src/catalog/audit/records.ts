@@ -414,6 +414,8 @@ export const AUDIT_ACTIONS = [
   'organization.cloned',
   'organization.active',
   'organization.suspended',
+  'organization.paused',
+  'organization.unpaused',
   'organization.dropping',
   'organization.dropped',
   'organization.moved',

@@ -23,7 +23,7 @@ function doorWith(count: number, text = 'SELECT 1'): LocalSessions {
     };
   });
   const local = new LocalSessions((number) => `ses_${number}`);
-  local.register({ sessionsOf: (id) => (id === 'org' ? sessions : []) });
+  local.register({ sessionsOf: (id) => (id === 'org' ? sessions : []), all: () => sessions.map((session) => ['org', session] as const) });
   return local;
 }
 

@@ -1,0 +1,57 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { testVariables } from '../support/service.ts';
+import { startsOf } from '../support/worker-processes.ts';
+
+const WORKERS = 4;
+const CLIENTS = 12;
+const KEY = 'the key of the operators';
+
+let installation: Installation;
+let postern: PosternProcess;
+beforeAll(async () => {
+  installation = await makeInstallation();
+  postern = await installation.start({ ...testVariables(), POSTERN_WORKERS: String(WORKERS), POSTERN_OPERATOR_KEY: KEY });
+  await eventually('all workers have started', () => startsOf(postern) === WORKERS);
+});
+afterAll(() => installation.remove());
+
+it('the console shows what all workers have, and reaches their sessions', async () => {
+  const acme = await postern.signUp();
+  const clients: pg.Client[] = [];
+  while (clients.length < CLIENTS) clients.push(await postern.connect(acme));
+  for (const client of clients) await client.query('SELECT 1');
+  const console = new pg.Client({ host: '127.0.0.1', port: postern.wirePort, user: 'operator', database: 'postern', password: KEY });
+  await console.connect();
+  const shown = async (sql: string) => (await console.query(sql)).rows;
+
+  expect(await shown(`SHOW POOLS LIKE '${acme.id}'`)).toMatchObject([{ cl_active: CLIENTS, cl_waiting: 0 }]);
+  expect(Number((await shown(`SHOW STATS_TOTALS LIKE '${acme.id}'`))[0]?.query_count)).toBe(CLIENTS);
+  const listed = await shown(`SHOW CLIENTS LIKE '${acme.id}'`);
+  // The first half of an id is the number of the process.
+  expect(new Set(listed.map(({ ptr }) => ptr.slice(0, 12))).size).toBe(WORKERS);
+
+  const ended = clients.map((client) => new Promise((resolve) => client.once('end', resolve)));
+  await console.query(
+    listed
+      .slice(0, 4)
+      .map(({ id }) => `KILL_CLIENT ${id}`)
+      .join('; '),
+  );
+  await eventually('four are gone', async () => (await shown(`SHOW CLIENTS LIKE '${acme.id}'`)).length === CLIENTS - 4);
+  await console.query(`KILL ${acme.id}`);
+  await Promise.all(ended);
+  await console.query(`RESUME ${acme.id}; RECONNECT; RELOAD`);
+
+  const others: pg.Client[] = [];
+  while (others.length < 7) {
+    const other = new pg.Client({ host: '127.0.0.1', port: postern.wirePort, user: 'operator', database: 'postern', password: KEY });
+    await other.connect();
+    others.push(other);
+  }
+  const ninth = new pg.Client({ host: '127.0.0.1', port: postern.wirePort, user: 'operator', database: 'postern', password: KEY });
+  await expect(ninth.connect()).rejects.toMatchObject({ code: '53300' });
+  await Promise.all([console, ...others].map((one) => one.end()));
+});
