@@ -10,8 +10,23 @@ import type { Origin } from '../observation.ts';
 import type { Address } from '../placement/citus.ts';
 import { ClusterError } from '../placement/cluster.ts';
 import type { Changed } from '../router/operator.ts';
+import { completionFor, SHELLS } from './completion.ts';
 import { findingsTable } from './doctor.ts';
-import { type AddedCluster, type OperatorSession, openOperator, organizationTable, printable } from './operations.ts';
+import {
+  endSession,
+  exportAudit,
+  listKeys,
+  listOrganizations,
+  listSessions,
+  organizationJson,
+  type Part,
+  revokeKey,
+  showAudit,
+  showOrganization,
+  showStatistics,
+  verifyAudit,
+} from './inspection.ts';
+import { type AddedCluster, type OperatorSession, openOperator, printable, type Said } from './operations.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
 type Ask = (question: string) => Promise<string | undefined>;
@@ -22,8 +37,8 @@ interface Outcome {
   readonly exitCode: number;
 }
 
-/** @returns what to print */
-type Command = (session: OperatorSession, ask: Ask) => Promise<string | Outcome>;
+/** @returns a message, or one with the data that `--json` shows instead; empty: it has printed what there was */
+type Command = (session: OperatorSession, ask: Ask) => Promise<string | Said>;
 
 interface Options extends ClusterOptions, MoveCommandOptions {
   readonly yes?: boolean;
@@ -34,27 +49,44 @@ interface Options extends ClusterOptions, MoveCommandOptions {
   readonly workers?: string;
   readonly cluster?: string;
   readonly 'to-node'?: string;
+  readonly json?: boolean;
+  readonly limit?: string;
+  readonly after?: string;
 }
 
 interface Form {
   /** How many words follow the command's name. */
   readonly words: number;
+  /** So many more may follow. */
+  readonly moreWords?: number;
   readonly options?: readonly (keyof Options)[];
   /** @throws UsageError */
   command(words: readonly string[], options: Options): Command;
 }
+
+/** Of commands that list something. */
+const PART = ['limit', 'after'] as const;
 
 const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   [
     'org list',
     {
       words: 0,
-      command:
-        () =>
-        async ({ operator }) =>
-          organizationTable(await operator.organizations()),
+      options: PART,
+      command: (_words, options) => (session) => listOrganizations(session, partOf(options)),
     },
   ],
+  [
+    'org show',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        (session) =>
+          showOrganization(session, id),
+    },
+  ],
+  ['org rename', { words: 2, command: ([id = '', name = '']) => rename(id, nameOf(name)) }],
   ['org create', { words: 2, command: ([name = '', email = '']) => createOrganization(nameOf(name), emailOf(email)) }],
   ['org suspend', { words: 1, command: ([id = '']) => suspend(id) }],
   [
@@ -106,7 +138,82 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       command: ([id = ''], options) => move(id, options),
     },
   ],
+  [
+    'key list',
+    {
+      words: 1,
+      options: PART,
+      command:
+        ([id = ''], options) =>
+        (session) =>
+          listKeys(session, id, partOf(options)),
+    },
+  ],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
+  [
+    'key revoke',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        (session) =>
+          revokeKey(session, id),
+    },
+  ],
+  [
+    'session list',
+    {
+      words: 0,
+      moreWords: 1,
+      options: PART,
+      command:
+        ([id], options) =>
+        (session) =>
+          listSessions(session, id, partOf(options)),
+    },
+  ],
+  [
+    'session kill',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        (session) =>
+          endSession(session, id),
+    },
+  ],
+  [
+    'audit show',
+    {
+      words: 1,
+      options: PART,
+      command:
+        ([id = ''], options) =>
+        (session) =>
+          showAudit(session, id, partOf(options)),
+    },
+  ],
+  [
+    'audit verify',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        (session) =>
+          verifyAudit(session, id),
+    },
+  ],
+  [
+    'audit export',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        (session) =>
+          exportAudit(session, id),
+    },
+  ],
+  ['stats', { words: 0, options: PART, command: (_words, options) => (session) => showStatistics(session, partOf(options)) }],
   [
     'citus setup',
     {
@@ -127,8 +234,11 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ],
 ]);
 
-/** @throws UsageError */
-export function parseCommand(args: readonly string[]): Command {
+/**
+ * @returns the command, which returns what is left to print
+ * @throws UsageError
+ */
+export function parseCommand(args: readonly string[]): (session: OperatorSession, ask: Ask) => Promise<string | Outcome> {
   if (args.length === 0) throw new UsageError('', USAGE);
   const { values, positionals } = parse(args);
   const [noun = '', verb = ''] = positionals;
@@ -136,11 +246,24 @@ export function parseCommand(args: readonly string[]): Command {
   const form = FORMS.get(name);
   if (form === undefined) throw new UsageError(`there is no command ${printable(name)}`, usageOf(noun));
   const words = positionals.slice(name.split(' ').length);
-  if (form.words !== words.length) throw new UsageError('', usageOf(name));
+  if (words.length < form.words || words.length > form.words + (form.moreWords ?? 0)) throw new UsageError('', usageOf(name));
   const options = form.options ?? [];
-  const other = Object.keys(values).find((option) => !options.includes(option as keyof Options));
+  const other = Object.keys(values).find((option) => option !== 'json' && !options.includes(option as keyof Options));
   if (other !== undefined) throw new UsageError(`${name} has no option --${other}`, usageOf(name));
-  return form.command(words, values);
+  const command = form.command(words, values);
+  return async (session, ask) => {
+    const said = await command(session, ask);
+    if (said === '') return said;
+    const isMessage = typeof said === 'string';
+    const plain = isMessage ? said : said.text;
+    const text = values.json === true ? JSON.stringify(isMessage ? { message: said } : said.data) : plain;
+    return isMessage || said.exitCode === undefined ? text : { text, exitCode: said.exitCode };
+  };
+}
+
+/** @throws UsageError */
+function partOf({ limit, after }: Options): Part {
+  return { limit: limit === undefined ? undefined : whole('--limit', limit, 1, LIMIT_MAX), after };
 }
 
 function parse(args: readonly string[]) {
@@ -164,6 +287,9 @@ function parse(args: readonly string[]) {
         replicate: { type: 'boolean' },
         finish: { type: 'boolean' },
         abort: { type: 'boolean' },
+        json: { type: 'boolean' },
+        limit: { type: 'string' },
+        after: { type: 'string' },
       },
       allowPositionals: true,
     });
@@ -177,9 +303,10 @@ function parse(args: readonly string[]) {
 /** Something needs the operator's attention. */
 const NEEDS_ATTENTION = 4;
 
-async function doctor(session: OperatorSession): Promise<Outcome> {
+async function doctor(session: OperatorSession): Promise<Said> {
   const findings = await session.examine();
-  return { text: findingsTable(findings), exitCode: findings.some(({ needsAttention }) => needsAttention) ? NEEDS_ATTENTION : 0 };
+  const exitCode = findings.some(({ needsAttention }) => needsAttention) ? NEEDS_ATTENTION : 0;
+  return { text: findingsTable(findings), data: { data: findings }, exitCode };
 }
 
 function suspend(id: string): Command {
@@ -208,7 +335,15 @@ async function confirmDrop({ id, name, email }: Organization, ask: Ask): Promise
 function createOrganization(orgName: string, email: string): Command {
   return async ({ signUps, origin }) => {
     const { organization, apiKey } = await signUps.create({ orgName, email }, origin);
-    return `${statusOf(organization)}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+    const text = `${statusOf(organization)}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+    return { text, data: { ...organizationJson(organization), apiKey } };
+  };
+}
+
+function rename(id: string, name: string): Command {
+  return async ({ catalog, origin }) => {
+    const organization = await catalog.organizations.rename(id, name, origin);
+    return { text: `${id} is ${printable(name)}`, data: organizationJson(organization) };
   };
 }
 
@@ -238,7 +373,8 @@ function clone(id: string, name: string | undefined, lifetimeMs: number, force: 
     const source = await operator.organization(id);
     const wanted = { source, name, expiresAt: new Date(Date.now() + lifetimeMs), force };
     const { organization, apiKey, expiresAt } = await clones.create(wanted, origin);
-    return `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+    const text = `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+    return { text, data: { ...organizationJson(organization), expiresAt, apiKey } };
   };
 }
 
@@ -253,14 +389,18 @@ function move(id: string, { 'to-node': node, ...options }: Options): Command {
 }
 
 function issueKey(id: string): Command {
-  return async ({ operator, origin }) => `the new key of ${id}, shown only now: ${await operator.issueKey(id, origin)}`;
+  return async ({ operator, origin }) => {
+    const apiKey = await operator.issueKey(id, origin);
+    return { text: `the new key of ${id}, shown only now: ${apiKey}`, data: { organizationId: id, apiKey } };
+  };
 }
 
 function invite(email: string | undefined, lifetimeMs: number): Command {
   return async ({ operator }) => {
     const expiresAt = new Date(Date.now() + lifetimeMs);
     const token = await operator.invite({ email, expiresAt });
-    return `an invitation for ${email ?? 'anybody'} until ${expiresAt.toISOString()}, shown only now: ${token}`;
+    const text = `an invitation for ${email ?? 'anybody'} until ${expiresAt.toISOString()}, shown only now: ${token}`;
+    return { text, data: { email: email ?? null, expiresAt, invite: token } };
   };
 }
 
@@ -280,9 +420,10 @@ function statusOf({ id, status }: Organization): string {
 }
 
 /** @param rest what happens to processes that have not ended */
-function changed({ organization, running }: Changed, rest: string): string {
+function changed({ organization, running }: Changed, rest: string): Said {
   const status = statusOf(organization);
-  return running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
+  const text = running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
+  return { text, data: { ...organizationJson(organization), running: running ?? null } };
 }
 
 /** The arguments are no command. */
@@ -301,7 +442,12 @@ export class UsageError extends Error {
 /** All commands, with what each does below it or beside it. */
 const USAGE = `usage: postern admin <command>
 
+  --json with any command: one object instead of text; --limit <n> and --after <id> with one that lists: a part of it, and the next
+  exit codes: 0 done, 1 failed, 2 no such command, 3 not found, 4 needs attention (doctor)
+
   org list                     all organizations
+  org show <id>                one, with what it has and uses
+  org rename <id> <name>
   org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says
   org suspend <id>             ends its sessions and refuses its key until it is resumed
   org resume <id>
@@ -317,7 +463,16 @@ const USAGE = `usage: postern admin <command>
                                moves its tables to another worker of Citus
   org move <id> --finish       removes the former copy
   org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
+  key list <org>               its keys, never their secrets
+  key revoke <key id>          ends a key, and the sessions that were opened with it
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
+  session list [<org>]         who is connected, at both doors of every process
+  session kill <id>            ends a session
+  audit show <org>             its latest audit entries
+  audit verify <org>           looks for entries that have been changed or removed; 1 if there are any
+  audit export <org>           all entries, a line of JSON each, the newest first
+  stats                        what organizations have done since the service started, the busiest first
+  completion bash|zsh          a script for the shell: source <(postern admin completion bash)
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
   cluster list                 the PostgreSQL servers that organizations live on
@@ -403,6 +558,7 @@ interface ClusterOptions {
 
 const WEIGHT_MAX = 1_000;
 const CAP_MAX = 10_000_000;
+const LIMIT_MAX = 1_000_000;
 
 /** @throws UsageError */
 function clusterToAdd(name: string, urlSource: string, { placement = 'database,schema', weight = '1', cap }: ClusterOptions): AddedCluster {
@@ -486,29 +642,47 @@ ${all}its former copy is kept until: postern admin org move ${id} --finish${isOp
 const OPEN = `
 its roles on the former server could not be closed: see that every process of the service answers, and finish the move soon`;
 
+/** The script of `completion`, which needs no service; undefined: it is another command. @throws UsageError */
+function completion([noun, shell, ...rest]: readonly string[]): string | undefined {
+  if (noun !== 'completion') return undefined;
+  const known = SHELLS.find((name) => name === shell);
+  if (known === undefined || rest.length > 0) throw new UsageError('', usageOf('completion'));
+  const commands = [...FORMS].map(([name, { options = [] }]) => ({ name, options: [...options, 'json'] }));
+  return completionFor(known, commands);
+}
+
 /**
  * `postern admin …`: commands for operators, run beside the service and with the same environment. Prints the outcome, and sets the
- * process's exit code: 1 if the command failed, 2 if there is no such command.
+ * process's exit code: 1 if the command failed, 2 if there is no such command, 3 if what it is about was not found.
  * @param args what follows `admin`
  * @param environment as `process.env`
  */
 export async function runAdminCommand(args: readonly string[], environment: Readonly<Record<string, string | undefined>>): Promise<void> {
   try {
-    const command = parseCommand(args);
-    const session = await openOperator(readConfig(environment));
-    try {
-      const outcome = await command(session, ask);
-      process.stdout.write(`${typeof outcome === 'string' ? outcome : outcome.text}\n`);
-      if (typeof outcome !== 'string') process.exitCode = outcome.exitCode;
-    } finally {
-      await session.close();
-    }
+    const script = completion(args);
+    if (script === undefined) await runBesideService(parseCommand(args), environment);
+    else process.stdout.write(script);
   } catch (error) {
     const isUsage = error instanceof UsageError;
     const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
     const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
     const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
     process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
-    process.exitCode = isUsage ? 2 : 1;
+    process.exitCode = isUsage ? 2 : error instanceof ServiceError && error.kind === 'not_found' ? 3 : 1;
+  }
+}
+
+async function runBesideService(
+  command: ReturnType<typeof parseCommand>,
+  environment: Readonly<Record<string, string | undefined>>,
+): Promise<void> {
+  const session = await openOperator(readConfig(environment));
+  try {
+    const outcome = await command(session, ask);
+    const { text, exitCode } = typeof outcome === 'string' ? { text: outcome, exitCode: 0 } : outcome;
+    if (text !== '') process.stdout.write(`${text}\n`);
+    process.exitCode = exitCode;
+  } finally {
+    await session.close();
   }
 }

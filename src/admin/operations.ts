@@ -16,9 +16,11 @@ import { type Cluster, controlConnection } from '../placement/cluster.ts';
 import { type ClusterOptions, clusterOptions, findCluster, prepareCluster } from '../placement/cluster-setup.ts';
 import { readServerAge } from '../placement/server-release.ts';
 import { SignUps } from '../router/accounts.ts';
+import { Activity } from '../router/activity.ts';
 import { Clusters, NewPlacements } from '../router/clusters.ts';
 import { Clones } from '../router/moves.ts';
 import { Operator } from '../router/operator.ts';
+import { Sessions } from '../router/sessions.ts';
 import { examineServers, type Finding } from './doctor.ts';
 
 const HEADINGS = ['ID', 'STATUS', 'CLUSTER', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];
@@ -36,7 +38,8 @@ export function organizationTable(organizations: readonly Organization[]): strin
   return table(HEADINGS, rows);
 }
 
-function table(headings: readonly string[], cells: readonly (readonly string[])[]): string {
+/** In columns, for people. */
+export function table(headings: readonly string[], cells: readonly (readonly string[])[]): string {
   const rows = cells.map((row) => row.map(printable));
   const widths = headings.map((heading, column) => Math.max(heading.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const line = (row: readonly string[]) =>
@@ -52,6 +55,14 @@ export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }
 
+/** What a command has to say: to people, and with `--json` to programs. */
+export interface Said {
+  readonly text: string;
+  readonly data: object;
+  /** How the process ends, where it is not with 0. */
+  readonly exitCode?: number;
+}
+
 export interface OperatorSession {
   readonly operator: Operator;
   /** Without the limits of sign-ups over HTTP. */
@@ -62,6 +73,9 @@ export interface OperatorSession {
   readonly mover: Mover;
   /** Looks at what may need attention. */
   examine(): Promise<Finding[]>;
+  readonly catalog: Catalog;
+  /** Of the processes of the service. */
+  readonly activity: Activity;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
@@ -89,6 +103,8 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   return {
     operator,
     signUps,
+    catalog,
+    activity: new Activity(new Sessions(catalog.processes)),
     clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe, disk }),
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
@@ -159,13 +175,16 @@ class ClusterAdministration {
   }
 
   /** A table of all clusters. */
-  async list(): Promise<string> {
+  async list(): Promise<Said> {
     const clusters = await this.#registry.counted();
     const states = await Promise.all(clusters.map((cluster) => this.#stateOf(cluster)));
     const rows = clusters.map(({ name, organizations, cap, weight, placements, urlSource }, at) =>
       [name, states[at], organizations, cap ?? '-', weight, placements.join(','), urlSource ?? '-'].map(String),
     );
-    return table(CLUSTER_HEADINGS, rows);
+    const data = clusters.map(({ name, organizations, cap, weight, placements, urlSource }, at) => {
+      return { name, state: states[at], organizations, cap, weight, placements, urlSource };
+    });
+    return { text: table(CLUSTER_HEADINGS, rows), data: { data } };
   }
 
   /** New organizations go elsewhere, or go there again. @throws ServiceError `not_found` */

@@ -138,6 +138,31 @@ export class KeyRegistry {
     });
   }
 
+  /** The organization of a live key. */
+  async organizationOf(keyId: string): Promise<string | undefined> {
+    const [row] = await this.#options.database.run(
+      (sql) => sql<{ organizationId: string }[]>`
+      select organization_id as "organizationId" from postern.api_keys where id = ${keyId} and revoked_at is null`,
+    );
+    return row?.organizationId;
+  }
+
+  /**
+   * Ends a key, for operators: it may be the organization's only one.
+   * @throws ServiceError `not_found`
+   */
+  async revokeByOperator(organizationId: string, keyId: string, origin: Origin): Promise<ApiKey> {
+    const { change, audit } = this.#options;
+    return change(organizationId, async (sql) => {
+      const old = find(await listKeys(sql, organizationId), keyId);
+      await this.#end(sql, old, 'revoked');
+      await finishKeyChange(sql, organizationId);
+      const statement = statementOf(`DROP KEY ${describe(old)}`);
+      await audit.appendWith(sql, { organizationId, action: 'keys.revoke', origin, statement, outcome: DONE });
+      return old;
+    });
+  }
+
   /**
    * Makes a new admin key for an organization that has lost its own, for operators. Its other admin keys end.
    * @throws ServiceError `not_found`; `invalid_request` when the organization's status allows no key

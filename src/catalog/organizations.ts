@@ -96,6 +96,16 @@ export class OrganizationRegistry {
     return changed;
   }
 
+  /** Changes the name of an organization, for operators. @throws ServiceError `not_found` */
+  rename(organizationId: string, name: string, origin: Origin): Promise<Organization> {
+    const { audit, change } = this.#options;
+    return change(organizationId, async (sql, organization) => {
+      await updateProfile(sql, organizationId, { name });
+      await audit.appendWith(sql, { organizationId, action: 'organization.updated', origin, outcome: DONE });
+      return { ...organization, name };
+    });
+  }
+
   /**
    * When an organization stops being `active`, its sessions end in every process. When it is `dropped`, its keys are
    * deleted, its saved queries too, and its e-mail address may be used again; its audit log stays.

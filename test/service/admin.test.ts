@@ -1,10 +1,14 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Doors, TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Ended, type Installation, makeInstallation } from '../support/process.ts';
 import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
+
+const run = promisify(execFile);
 
 let installation: Installation;
 beforeAll(async () => {
@@ -61,6 +65,69 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     const line = (of: TestOrganization) => lines.find((text) => text.startsWith(of.id));
     expect(line(first)).toMatch(new RegExp(`^${first.id}  active  default  ${placement} +20\\d\\d-[-0-9T:.]+Z  Acme +${first.email}$`));
     expect(line(second)).toContain('  Evil \ufffdCorp  ');
+  });
+
+  it('shows organizations, keys, sessions, statistics and audit logs, in parts and as JSON', async () => {
+    const [organization, other] = [await service.signUp('Shown'), await service.signUp('Later')];
+    const json = async (...words: string[]) => {
+      const { code, stdout, stderr } = await admin(...words, '--json');
+      expect([code, stderr], words.join(' ')).toEqual([0, '']);
+      return JSON.parse(stdout);
+    };
+    const client = await service.connect(organization, { application_name: 'report' });
+    await client.query('BEGIN');
+
+    expect(await json('org', 'rename', organization.id, 'Renamed')).toMatchObject({ id: organization.id, name: 'Renamed' });
+    expect(await json('org', 'show', organization.id)).toMatchObject({
+      name: 'Renamed',
+      email: organization.email,
+      placement,
+      isPaused: false,
+      keys: 1,
+      clones: [],
+      sessions: 1,
+      backends: 1,
+    });
+    expect((await admin('org', 'show', organization.id)).stdout).toMatch(/^name +Renamed$/m);
+    expect(await json('org', 'list', '--after', organization.id, '--limit', '1')).toEqual({
+      data: [expect.objectContaining({ id: other.id })],
+      nextAfter: null,
+    });
+    expect((await admin('org', 'list', '--limit', '1')).stdout).toMatch(/\nmore: --after org_[a-z0-9]{12}\n$/);
+
+    const [key] = (await json('key', 'list', organization.id)).data;
+    expect(key).toMatchObject({ id: expect.stringMatching(/^key_/), scope: 'admin', prefix: organization.apiKey.slice(0, 10) });
+    expect(JSON.stringify(key)).not.toMatch(/verifier|digest/);
+
+    const [session] = (await json('session', 'list', organization.id)).data;
+    expect(session).toMatchObject({ door: 'wire', state: 'idle in transaction', applicationName: 'report', sourceIp: '127.0.0.1' });
+    const end = lastWordsOf(client);
+    expect(await json('session', 'kill', session.id)).toEqual({ id: session.id, organizationId: organization.id });
+    expect(await end).toMatchObject({ code: '57P01' });
+
+    const { data } = await json('stats');
+    expect(data.find(({ organizationId }: { organizationId: string }) => organizationId === organization.id).now.requests).toBe(1);
+
+    await eventually('the audit log has it', async () => (await auditOf(organization)).includes('sessions.end'));
+    expect((await json('audit', 'show', organization.id, '--limit', '2')).data).toHaveLength(2);
+    expect(await json('audit', 'verify', organization.id)).toMatchObject({ ok: true });
+    const exported = (await admin('audit', 'export', organization.id)).stdout.trimEnd().split('\n');
+    expect(exported.map((line) => JSON.parse(line).action).at(-1)).toBe('auth.signup');
+
+    expect(await json('key', 'revoke', key.id)).toEqual({ id: key.id, organizationId: organization.id });
+    await isTold(service, organization, 401);
+    for (const words of [
+      ['org', 'show', 'org_000000000000'],
+      ['key', 'list', 'org_000000000000'],
+      ['key', 'revoke', key.id],
+      ['session', 'list', 'org_000000000000'],
+      ['session', 'kill', session.id],
+      ['audit', 'export', 'org_000000000000'],
+      ['org', 'list', '--after', 'org_000000000000'],
+    ]) {
+      expect((await admin(...words)).code, words.join(' ')).toBe(3);
+    }
+    expect((await admin('org', 'show')).code).toBe(2);
   });
 
   it('org suspend ends sessions at once and refuses the key until org resume', async () => {
@@ -232,12 +299,32 @@ describe('a command line that', () => {
     const variables = testVariables();
     const service = await startTestService(variables);
     const nobody = await installation.admin(['org', 'drop', 'org_000000000000', '--yes'], variables);
-    expect(nobody).toEqual({ code: 1, signal: null, stdout: '', stderr: 'postern: there is no organization "org_000000000000"\n' });
+    expect(nobody).toEqual({ code: 3, signal: null, stdout: '', stderr: 'postern: there is no organization "org_000000000000"\n' });
     const { code, stderr } = await installation.admin(['org', 'list'], { ...variables, POSTERN_SECRET: 'not the secret of the service' });
     expect(code).toBe(1);
     expect(stderr).toMatch(/^postern: the role postern_platform cannot log in to [^\n]+\n$/);
     await isServed(service, await service.signUp());
     await service.close();
+  });
+});
+
+describe('completion', () => {
+  it.each(['bash', 'zsh'])('of %s', async (shell) => {
+    const { code, stdout, stderr } = await installation.admin(['completion', shell]);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toContain('complete -F _postern postern');
+  });
+
+  it('has every command and option, as bash reads it', async () => {
+    const { stdout } = await installation.admin(['completion', 'bash']);
+    const complete = async (...words: string[]) => {
+      const script = `${stdout}\nCOMP_WORDS=(postern "$@"); COMP_CWORD=$#; _postern; printf '%s\\n' "\${COMPREPLY[@]}"`;
+      return (await run('bash', ['-c', script, 'bash', ...words])).stdout.trimEnd().split('\n');
+    };
+    expect(await complete('a')).toEqual(['admin']);
+    expect(await complete('admin', 's')).toEqual(['session', 'stats']);
+    expect(await complete('admin', 'key', '')).toEqual(['list', 'issue', 'revoke']);
+    expect(await complete('admin', 'org', 'list', '--')).toEqual(['--limit', '--after', '--json']);
   });
 });
 

@@ -19,6 +19,18 @@ test.each([
   ['cluster', 'open', 'eu2'],
   ['cluster', 'remove', 'eu2'],
   ['invite', '--email', 'a@acme.test', '--expires=90d'],
+  ['org', 'list', '--json', '--limit', '10', '--after', 'org_000000000000'],
+  ['org', 'show', 'org_000000000000'],
+  ['org', 'rename', 'org_000000000000', 'Acme'],
+  ['key', 'list', 'org_000000000000'],
+  ['key', 'revoke', 'key_000000000000'],
+  ['session', 'list'],
+  ['session', 'list', 'org_000000000000', '--json'],
+  ['session', 'kill', 'ses_0000000000000000'],
+  ['audit', 'show', 'org_000000000000'],
+  ['audit', 'verify', 'org_000000000000'],
+  ['audit', 'export', 'org_000000000000'],
+  ['stats', '--limit', '3'],
 ])('%s %s is a command', (...words) => {
   expect(parseCommand(words)).toBeTypeOf('function');
 });
@@ -26,8 +38,10 @@ test.each([
 test.each([
   [[], '', 'cluster list'],
   [['org'], 'there is no command org', 'org drop <id>'],
-  [['org', 'rename', 'org_000000000000'], 'there is no command org rename', 'org drop <id>'],
-  [['key', 'list'], 'there is no command key list', 'key issue <id>'],
+  [['org', 'rename', 'org_000000000000'], '', 'org rename <id> <name>'],
+  [['key', 'list'], '', 'key list <org>'],
+  [['key', 'drop'], 'there is no command key drop', 'key issue <id>'],
+  [['session', 'list', 'org_000000000000', 'x'], '', 'session list [<org>]'],
   [['orgs\u001b[2J'], 'there is no command orgs\ufffd[2J', 'cluster list'],
   [['org', 'drop'], '', 'org drop <id>'],
   [['key', 'issue'], '', 'key issue <id>'],
