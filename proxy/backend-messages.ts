@@ -32,14 +32,15 @@ import type { RequestInFlight } from './sharing.ts';
 import type { Statements } from './statements.ts';
 import type { WriteBuffer } from './write-buffer.ts';
 
-const ANSWERED = { name: 'wire.query' } as const;
+/** Of every request that succeeds, so that nothing is allocated for it. */
+const ANSWERED = { name: 'wire.query' as const, durationMs: 0 };
 const NO_NAME = Buffer.alloc(0);
 const FAILED_TRANSACTION = '25P02';
 /** Command tags of statements that cannot commit, unlike COMMIT, CALL and VACUUM. A request that fails after these has left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
-function failedWith(sqlstate: string, { organization }: Tenant): Observation {
-  return { name: 'wire.query.failed', organizationId: organization.id, sqlstate };
+function failedWith(sqlstate: string, durationMs: number, { organization }: Tenant): Observation {
+  return { name: 'wire.query.failed', organizationId: organization.id, sqlstate, durationMs };
 }
 
 /** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */
@@ -402,8 +403,10 @@ export class BackendReplies implements ReplyListener {
     if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, this.#attempt === 'discarded');
     if (isForwarded) session.counting.answered(askedAt, this.#attempt !== 'discarded');
     if (isForwarded && this.#attempt !== 'discarded') {
-      services.usage.answered(session.since - askedAt, this.#failure !== undefined, status === 'I');
-      services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, services.tenant));
+      const durationMs = session.since - askedAt;
+      services.usage.answered(durationMs, this.#failure !== undefined, status === 'I');
+      ANSWERED.durationMs = durationMs;
+      services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, durationMs, services.tenant));
       this.#failure = undefined;
     }
     if (this.#effects !== undefined) this.#applyEffects(this.#effects);

@@ -105,10 +105,10 @@ export type Observation =
       readonly statement: ObservedStatement;
       readonly outcome: Outcome;
     }
-  /** A request at the wire door has been answered without an error. */
-  | { readonly name: 'wire.query' }
+  /** A request at the wire door has been answered without an error. One object stands for all: it is read at once, and not kept. */
+  | { readonly name: 'wire.query'; readonly durationMs: number }
   /** A request at the wire door has failed. */
-  | { readonly name: 'wire.query.failed'; readonly organizationId: string; readonly sqlstate: string }
+  | { readonly name: 'wire.query.failed'; readonly organizationId: string; readonly sqlstate: string; readonly durationMs: number }
   /** A wire session has been pinned to its backend for this reason, or is no longer. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }

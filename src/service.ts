@@ -17,6 +17,7 @@ import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { isFrom } from './auth/tokens.ts';
 import type { Pool } from './backend/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
+import type { UsageCounters } from './catalog/usage.ts';
 import type { Config } from './config.ts';
 import { DiskSpace } from './embedded/disk-space.ts';
 import { openPostgres } from './embedded/embedded.ts';
@@ -104,7 +105,15 @@ export async function startService(config: Config, observer: Observer, { console
     const disk = folder === undefined ? undefined : new DiskSpace(folder);
     const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
     let clusters: Clusters | undefined;
-    const metrics = createMetrics({ clusters: () => clusters?.snapshot() ?? [], disk: disk && (() => disk.use()) });
+    let counters: UsageCounters | undefined;
+    const metrics = createMetrics({
+      clusters: () => clusters?.snapshot() ?? [],
+      disk: disk && (() => disk.use()),
+      limits: () => limitsOf(config, clusters?.opened() ?? []),
+      oldestLeaseMs: () => oldestLeaseMs(clusters?.opened() ?? []),
+      top: config.POSTERN_METRICS_TOP,
+      organizations: () => counters?.rates() ?? [],
+    });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
       connection: controlConnection(first),
@@ -113,6 +122,7 @@ export async function startService(config: Config, observer: Observer, { console
       onOutOfMemory: () => clusters?.default.locks.freeLocks(),
     });
     opened.push(() => catalog.close());
+    counters = catalog.usage.counters;
 
     const observe = fanOut(
       observer,
@@ -304,6 +314,27 @@ export async function startService(config: Config, observer: Observer, { console
     await closeAll();
     throw error;
   }
+}
+
+/** As the metric of the limits has them. */
+function limitsOf(config: Config, clusters: readonly ServedCluster[]): Readonly<Record<string, number>> {
+  return {
+    clients: config.POSTERN_CLIENTS_MAX,
+    clients_of_organization: config.POSTERN_CLIENTS_PER_TENANT,
+    backends: clusters.reduce((sum, { backendsMax }) => sum + backendsMax, 0),
+    backends_of_organization: config.POSTERN_BACKENDS_PER_TENANT,
+    http_connections: config.POSTERN_HTTP_CONNECTIONS_MAX,
+    http_requests_of_organization: config.POSTERN_HTTP_REQUESTS_PER_TENANT,
+  };
+}
+
+function oldestLeaseMs(clusters: readonly ServedCluster[]): number {
+  const now = performance.now();
+  let oldest = now;
+  for (const { pool } of clusters) {
+    for (const { leased } of pool.organizations()) for (const { usedAt } of leased) oldest = Math.min(oldest, usedAt);
+  }
+  return now - oldest;
 }
 
 /** New certificates are used for new connections, at both doors. */

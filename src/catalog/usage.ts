@@ -255,6 +255,21 @@ export class UsageCounters {
     return performance.now() - this.#periods.before;
   }
 
+  /** What each organization does in a second, as of the present period. */
+  *rates(): Iterable<{
+    readonly organizationId: string;
+    readonly requests: number;
+    readonly bytes: number;
+    readonly leasedSeconds: number;
+  }> {
+    const seconds = Math.max(1, this.periodMs) / 1_000;
+    for (const [organizationId, now, before] of this.totals()) {
+      const bytes = now.bytesIn + now.bytesOut - before.bytesIn - before.bytesOut;
+      const leasedSeconds = (now.heldMs - before.heldMs) / 1_000 / seconds;
+      yield { organizationId, requests: (now.requests - before.requests) / seconds, bytes: bytes / seconds, leasedSeconds };
+    }
+  }
+
   /** Totals of all organizations now, and when the period began. */
   *totals(): Iterable<readonly [organizationId: string, now: Readonly<Totals>, before: Readonly<Totals>]> {
     for (const [id, totals] of this.#totals.entries()) yield [id, this.#now(id, totals), totals.before];

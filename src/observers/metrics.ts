@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { ObservationHandlers } from '../observation.ts';
+import { packageVersion } from '../runtime/package-folder.ts';
 import { standardOutput } from './log.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
@@ -27,8 +28,24 @@ interface DiskSnapshot {
   readonly sizeBytes: number;
 }
 
+/** What an organization does, by the second, as of the last one to two minutes. */
+export interface OrganizationRates {
+  readonly organizationId: string;
+  readonly requests: number;
+  readonly bytes: number;
+  /** Seconds for which backends were leased: how many are busy on average. */
+  readonly leasedSeconds: number;
+}
+
 interface MetricsSources {
   readonly clusters: () => readonly ClusterSnapshot[];
+  /** The limits of the settings, by what they are of. */
+  readonly limits?: () => Readonly<Record<string, number>>;
+  /** For how long the backend that was leased first has been leased; 0: none is. */
+  readonly oldestLeaseMs?: () => number;
+  /** How many organizations have series of their own. */
+  readonly top?: number;
+  readonly organizations?: () => Iterable<OrganizationRates>;
   /** Undefined: the server is another one, whose disk cannot be seen. */
   readonly disk?: (() => Promise<DiskSnapshot | undefined>) | undefined;
 }
@@ -42,17 +59,82 @@ interface Metrics {
 
 /**
  * The Prometheus metrics of one process. Label values are few and known in advance: never a path as sent or an error
- * text, and an organization only where its sessions cannot be ended.
+ * text, and an organization only where its sessions cannot be ended, or where the busiest are asked for.
  */
-export function createMetrics({ clusters, disk }: MetricsSources): Metrics {
+export function createMetrics(sources: MetricsSources): Metrics {
+  const { clusters, disk, limits, oldestLeaseMs, top = 0, organizations } = sources;
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
   gaugeClusters(registry, clusters);
   countDroppedLines(registry);
+  gaugeBuild(registry);
+  if (limits !== undefined) gaugeLimits(registry, limits);
+  if (oldestLeaseMs !== undefined) gaugeOldestLease(registry, oldestLeaseMs);
+  if (organizations !== undefined && top > 0) gaugeOrganizations(registry, top, organizations);
   if (disk !== undefined) gaugeDisk(registry, disk);
   const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
   return { registry, handlers, close: measureEventLoopDelay(registry) };
+}
+
+function gaugeBuild(registry: Registry): void {
+  const labels = { version: packageVersion(), node: process.versions.node };
+  new Gauge({
+    name: 'postern_build_info',
+    help: 'The versions of Postern and Node; always 1',
+    labelNames: Object.keys(labels),
+    registers: [registry],
+  }).set(labels, 1);
+}
+
+function gaugeLimits(registry: Registry, limits: () => Readonly<Record<string, number>>): void {
+  new Gauge({
+    name: 'postern_limit',
+    help: 'The limits of the settings, of all workers together',
+    labelNames: ['of'],
+    registers: [registry],
+    collect() {
+      for (const [of, limit] of Object.entries(limits())) this.set({ of }, limit);
+    },
+  });
+}
+
+function gaugeOldestLease(registry: Registry, oldestLeaseMs: () => number): void {
+  new Gauge({
+    name: 'postern_oldest_lease_seconds',
+    help: 'For how long the backend session that was leased first has been leased',
+    registers: [registry],
+    collect() {
+      this.set(oldestLeaseMs() / 1_000);
+    },
+  });
+}
+
+/** In the place of all organizations that have no series of their own. */
+const OTHERS = 'other';
+
+function gaugeOrganizations(registry: Registry, top: number, organizations: () => Iterable<OrganizationRates>): void {
+  const gauge = (name: string, help: string, of: (rates: OrganizationRates) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['organization'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        const sorted = [...organizations()].sort((a, b) => b.requests - a.requests);
+        let others = 0;
+        for (const [at, rates] of sorted.entries()) {
+          if (at < top) this.set({ organization: rates.organizationId }, of(rates));
+          else others += of(rates);
+        }
+        this.set({ organization: OTHERS }, others);
+      },
+    });
+  const lately = 'in the last one to two minutes, for the busiest organizations and all others';
+  gauge('postern_organization_requests_per_second', `Requests at both doors ${lately}`, ({ requests }) => requests);
+  gauge('postern_organization_bytes_per_second', `Bytes from clients and to them ${lately}`, ({ bytes }) => bytes);
+  gauge('postern_organization_leased_backends', `Backend sessions leased on average ${lately}`, ({ leasedSeconds }) => leasedSeconds);
 }
 
 function countDroppedLines(registry: Registry): void {
@@ -254,6 +336,13 @@ function requestMetrics(registry: Registry): ObservationHandlers {
   const queries = new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry);
   const httpRequests = new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry);
   const httpSeconds = seconds('postern_http_request_seconds', 'How long HTTP calls took', 'action');
+  const wireSeconds = new QuickHistogram(
+    'postern_wire_request_seconds',
+    'How long requests at the wire door took, from their arrival to ReadyForQuery',
+    undefined,
+    SECONDS,
+    registry,
+  );
   const leases = new DoorGauge('postern_leases', 'Backend sessions that are leased', registry);
   const waitSeconds = seconds('postern_lease_wait_seconds', 'How long callers waited for a backend session', 'door');
   const heldSeconds = seconds('postern_lease_held_seconds', 'How long backend sessions were leased', 'door');
@@ -263,8 +352,14 @@ function requestMetrics(registry: Registry): ObservationHandlers {
       httpSeconds.count(action, durationMs / 1_000);
       if (QUERY_ACTIONS.has(action)) queries.count('http', status);
     },
-    'wire.query': () => queries.count('wire', 'ok'),
-    'wire.query.failed': () => queries.count('wire', 'error'),
+    'wire.query'({ durationMs }) {
+      queries.count('wire', 'ok');
+      wireSeconds.count('', durationMs / 1_000);
+    },
+    'wire.query.failed'({ durationMs }) {
+      queries.count('wire', 'error');
+      wireSeconds.count('', durationMs / 1_000);
+    },
     'lease.granted'({ door, waitMs }) {
       leases.add(door, 1);
       waitSeconds.count(door, waitMs / 1_000);

@@ -3,7 +3,7 @@ import { fanOut, type Observation } from '../../../src/observation.ts';
 import { exhaustionObserver } from '../../../src/observers/log.ts';
 
 const origin = { surface: 'http', sourceIp: '203.0.113.7' } as const;
-const failed = (sqlstate: string): Observation => ({ name: 'wire.query.failed', organizationId: 'org_a', sqlstate });
+const failed = (sqlstate: string): Observation => ({ name: 'wire.query.failed', organizationId: 'org_a', sqlstate, durationMs: 1 });
 const call = (sqlstate: string, organizationId?: string): Observation => ({
   name: 'http.request',
   action: 'query',
