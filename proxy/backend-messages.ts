@@ -398,6 +398,7 @@ export class BackendReplies implements ReplyListener {
     // After a RESET the startup settings are restored before the client is told that the session is ready.
     if (isForwarded && pins.settingsState === 'reset' && status === 'I' && replies.length === 1) gate.close(Reason.settings);
     else this.#passOn(scanner, isForwarded);
+    const isOfLastText = session.statements.mayRunSent;
     replies.receive(scanner.type);
     if (status !== 'E') replies.failedQuery = 'none';
     if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, this.#attempt === 'discarded');
@@ -407,6 +408,8 @@ export class BackendReplies implements ReplyListener {
       services.usage.answered(durationMs, this.#failure !== undefined, status === 'I');
       ANSWERED.durationMs = durationMs;
       services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, durationMs, services.tenant));
+      if (services.slowStatementMs !== undefined && durationMs >= services.slowStatementMs)
+        services.answeredSlowly?.(durationMs, isOfLastText);
       this.#failure = undefined;
     }
     if (this.#effects !== undefined) this.#applyEffects(this.#effects);

@@ -6,6 +6,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe } from '../src/observation.ts';
+import type { SlowStatements } from '../src/observers/slow-statements.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import { ProxyHeaderError } from '../src/protocol/proxy-header.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -44,6 +45,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly clientsOfOrganization: CountLimit;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
+  /** Tells of slow statements. */
+  readonly slow: SlowStatements;
   /** Undefined: there is no console for operators. */
   readonly console?: OperatorConsole | undefined;
 }
@@ -105,6 +108,7 @@ export class WireServer {
       multiplexers: options.multiplexers,
       messageBudget: new MemoryBudget(BUFFER_BOUNDS),
       clientsOfOrganization: options.clientsOfOrganization,
+      slow: options.slow,
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
     const entrance: Entrance = { method: 'scram', tls: options.tls, isProxy: options.isProxy };

@@ -3,6 +3,7 @@ import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
 import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
+import type { SlowStatements } from '../src/observers/slow-statements.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
 import { DisconnectSignal, type Lease, type Tenant } from '../src/router/lease.ts';
@@ -37,6 +38,7 @@ export interface SessionContext {
   readonly messageBudget: MemoryBudget;
   /** Client connections of each organization at once. */
   readonly clientsOfOrganization: CountLimit;
+  readonly slow: SlowStatements;
 }
 
 const DEPRECATED_FEATURE = '01P01';
@@ -120,6 +122,7 @@ class Session implements SessionServices, ReachableSession {
   readonly router: Router;
   readonly tenant: Tenant;
   readonly observe: Observe;
+  readonly slowStatementMs: number;
   readonly #client: ClientConnection;
   readonly #origin: Origin;
   readonly #shared: OrganizationSessions;
@@ -137,6 +140,7 @@ class Session implements SessionServices, ReachableSession {
     this.statementMemory = shared.statementMemory;
     this.firstOptions = shared.firstOptions;
     this.bufferBudget = new BufferBudget(context.messageBudget, tenant.limitsId);
+    this.slowStatementMs = context.slow.afterMs;
     this.#client = client;
     this.router = context.router;
     this.tenant = tenant;
@@ -234,6 +238,11 @@ class Session implements SessionServices, ReachableSession {
     this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
   }
 
+  answeredSlowly(durationMs: number, isOfLastText: boolean): void {
+    const statement = isOfLastText ? lastStatement(this.#relay) : undefined;
+    this.#context.slow.tell(this.tenant.organization.id, 'wire', durationMs, statement?.isWhole === true ? statement.text : undefined);
+  }
+
   enqueue(settle: (result: Lease | ServiceError) => void): Wait {
     const { router, observe } = this.#context;
     const settled = (result: Lease | ServiceError) => {
@@ -294,9 +303,15 @@ function stateOf({ activity, status }: WireSession): SessionState | undefined {
  * The statement that a session runs. Where several were sent together it is the last of them; where others were sent
  * behind them, it is not known until they have been answered.
  */
-function runningStatement({ activity, statements, services, since }: WireSession): SentStatement | undefined {
+function runningStatement(session: WireSession): SentStatement | undefined {
+  const { activity, statements } = session;
+  return activity === 'active' && statements.mayRunSent ? lastStatement(session) : undefined;
+}
+
+/** The statement that was sent last; undefined if its text is not known. */
+function lastStatement({ statements, services, since }: WireSession): SentStatement | undefined {
   const { sent: text, isSentWhole: isWhole } = statements;
-  if (activity !== 'active' || text === undefined || !statements.mayRunSent) return undefined;
+  if (text === undefined) return undefined;
   if (typeof text === 'string') return { text: Buffer.from(text, 'latin1').toString(), isWhole, since };
   // The definition of a statement that is too long to keep is empty.
   const end = text.indexOf(0);

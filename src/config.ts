@@ -124,6 +124,7 @@ const schema = z.object({
   POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),
   POSTERN_REPLACE_TIMEOUT_MS: milliseconds(3_600_000).describe('How long a worker that has been replaced waits for its clients to leave'),
   POSTERN_AUDIT_DAYS: whole(90, 1, 36_500),
+  POSTERN_SLOW_STATEMENT_MS: milliseconds(0),
   POSTERN_METRICS_TOP: whole(0, 0, 200),
   POSTERN_LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 });

@@ -105,6 +105,16 @@ export type Observation =
       readonly statement: ObservedStatement;
       readonly outcome: Outcome;
     }
+  /** A statement has taken longer than POSTERN_SLOW_STATEMENT_MS. */
+  | {
+      readonly name: 'statement.slow';
+      readonly organizationId: string;
+      readonly door: 'http' | 'wire';
+      readonly durationMs: number;
+      /** As in the audit log; undefined if the text is long, or not known. */
+      readonly sqlHash?: string;
+      readonly message: string;
+    }
   /** A request at the wire door has been answered without an error. One object stands for all: it is read at once, and not kept. */
   | { readonly name: 'wire.query'; readonly durationMs: number }
   /** A request at the wire door has failed. */

@@ -29,6 +29,7 @@ import { fanOut, type Observe, type Observer, type Origin } from './observation.
 import { auditObserver, usageObserver } from './observers/audit.ts';
 import { exhaustionObserver } from './observers/log.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { SlowStatements } from './observers/slow-statements.ts';
 import { controlConnection } from './placement/cluster.ts';
 import { clusterOptions, prepareCluster } from './placement/cluster-setup.ts';
 import { readerOf } from './placement/reader-role.ts';
@@ -124,8 +125,10 @@ export async function startService(config: Config, observer: Observer, { console
     opened.push(() => catalog.close());
     counters = catalog.usage.counters;
 
+    const slow = new SlowStatements(config.POSTERN_SLOW_STATEMENT_MS, log);
     const observe = fanOut(
       observer,
+      slow.handlers,
       metrics.handlers,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
@@ -219,6 +222,7 @@ export async function startService(config: Config, observer: Observer, { console
         clientsOfOrganization: limits.clientsOfOrganization,
         refusals,
         multiplexers,
+        slow,
         console: operatorKey === undefined ? undefined : operatorConsole,
       },
       { authenticator, router, observe },
@@ -352,7 +356,10 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'console'>,
+  limits: Pick<
+    WireServerOptions,
+    'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'slow' | 'console'
+  >,
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,
 ): WireServer {

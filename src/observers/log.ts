@@ -174,6 +174,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'wire.session.opened': 'debug',
   'wire.session.closed': 'debug',
   'wire.statement': 'debug',
+  'statement.slow': 'warn',
   'wire.query': 'trace',
   'wire.query.failed': 'trace',
   'wire.pinned': 'trace',
@@ -193,7 +194,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
 };
 
 /** What clients repeat by the hundred, of themselves or because the server is away. */
-const REPEATED: ReadonlySet<Observation['name']> = new Set(['login.failed', 'lease.refused', 'proxy_header.refused']);
+const REPEATED: ReadonlySet<Observation['name']> = new Set(['login.failed', 'lease.refused', 'proxy_header.refused', 'statement.slow']);
 const REPEAT_MS = 1_000;
 /** Clients choose the names that they log in with. Beyond so many in a second, further ones count together. */
 const REPEATED_MAX = 1_000;

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { recordStatement } from '../../src/catalog/audit/records.ts';
+import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1' });
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1', POSTERN_SLOW_STATEMENT_MS: '250' });
 });
 afterAll(() => service.close());
 
@@ -32,6 +34,22 @@ describe('metrics', () => {
       const text = await metrics();
       return told.every((line) => text.includes(`postern_queries_total{door="${line}\n`));
     });
+  });
+
+  it('go with lines in the log about slow statements, which have no text', async () => {
+    const organization = await service.signUp();
+    const client = await service.connect(organization);
+    await client.query("SELECT pg_sleep(0.3), 'secret'");
+    await client.query('SELECT pg_sleep($1)', [0.3]);
+    const isOurs = (one: Observation) => one.name === 'statement.slow' && one.organizationId === organization.id;
+    const told = service.observations.filter(isOurs);
+    const { sqlHash } = recordStatement({ sql: "SELECT pg_sleep(0.3), 'secret'" });
+    expect(told).toMatchObject([
+      { door: 'wire', sqlHash },
+      { door: 'wire', sqlHash: recordStatement({ sql: 'SELECT pg_sleep($1)' }).sqlHash },
+    ]);
+    expect(JSON.stringify(told)).not.toContain('secret');
+    await client.end();
   });
 
   it('count the sessions that keep their backend, by reason, as long as they do', async () => {
