@@ -59,6 +59,16 @@ const schema = z.object({
     .transform((path) => resolve(path))
     .describe('A folder with postgres and initdb, in place of those from npm')
     .optional(),
+  POSTERN_BACKUP_DIR: z
+    .string()
+    .transform((path) => resolve(path))
+    .optional(),
+  POSTERN_BACKUP_HOURS: whole(24, 1, 8_760).describe('From one base backup to the next'),
+  POSTERN_BACKUP_KEEP_DAYS: whole(7, 1, 3_650),
+  POSTERN_BACKUP_WAL_MAX_BYTES: whole(10 * 1_024 ** 3, 64 * 1_024 ** 2, Number.MAX_SAFE_INTEGER).describe(
+    'How much WAL the server keeps for a backup folder that takes none',
+  ),
+  POSTERN_BACKUP_VERIFY_HOURS: whole(168, 0, 8_760).describe('From one trial restore to the next; 0: none'),
   POSTERN_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
   POSTERN_HOST: host.default('127.0.0.1'),
   POSTERN_HTTP_PORT: port(8080),
@@ -149,6 +159,16 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
   }
   if (config.DATABASE_URL !== undefined && config.POSTERN_SECRET === undefined) {
     throw new ConfigError('POSTERN_SECRET: is required with DATABASE_URL: set it to the output of `openssl rand -hex 32`, and keep it');
+  }
+  if (config.POSTERN_BACKUP_DIR !== undefined) {
+    if (config.DATABASE_URL !== undefined) {
+      throw new ConfigError(
+        'POSTERN_BACKUP_DIR: is for the embedded server: unset it, and back up the one in DATABASE_URL with its own tools',
+      );
+    }
+    if (`${config.POSTERN_BACKUP_DIR}/`.startsWith(`${config.POSTERN_DATA_DIR}/`)) {
+      throw new ConfigError('POSTERN_BACKUP_DIR: must not be in POSTERN_DATA_DIR, with which it would be lost');
+    }
   }
   return Object.freeze(config);
 }

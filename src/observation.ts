@@ -135,6 +135,19 @@ export type Observation =
   | { readonly name: 'backend.stuck'; readonly organizationId: string; readonly processId: number; readonly message: string }
   | { readonly name: 'backend.unstuck'; readonly organizationId: string; readonly processId: number }
   | { readonly name: 'backend.login_healed'; readonly organizationId: string }
+  /** A base backup of the embedded server. `backup` is its name, the time when it was begun. */
+  | { readonly name: 'backup.begun'; readonly message: string }
+  | { readonly name: 'backup.done'; readonly backup: string; readonly bytes: number; readonly durationMs: number; readonly message: string }
+  | { readonly name: 'backup.failed'; readonly message: string }
+  /** WAL is archived after it could not be. */
+  | { readonly name: 'backup.resumed'; readonly message: string }
+  | {
+      readonly name: 'backup.verified';
+      readonly backup: string;
+      readonly organizations: number;
+      readonly durationMs: number;
+      readonly message: string;
+    }
   | { readonly name: 'audit.written'; readonly entries: number; readonly lagMs: number }
   | { readonly name: 'audit.dropped'; readonly entries: number; readonly cause: unknown };
 

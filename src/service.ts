@@ -16,6 +16,7 @@ import { OperatorConsole } from '../proxy/operator-console.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { isFrom } from './auth/tokens.ts';
 import type { Pool } from './backend/pool.ts';
+import { openBackups } from './backups/backups.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { UsageCounters } from './catalog/usage.ts';
 import type { Config } from './config.ts';
@@ -104,6 +105,7 @@ export async function startService(config: Config, observer: Observer, { console
     const postgres = shared?.postgres ?? (await openPostgres(config, log, opened));
     const { secret, folder } = postgres;
     const disk = folder === undefined ? undefined : new DiskSpace(folder);
+    const backups = shared === undefined ? await openBackups(postgres, config, log, opened) : undefined;
     const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
     let clusters: Clusters | undefined;
     let counters: UsageCounters | undefined;
@@ -114,6 +116,7 @@ export async function startService(config: Config, observer: Observer, { console
       oldestLeaseMs: () => oldestLeaseMs(clusters?.opened() ?? []),
       top: config.POSTERN_METRICS_TOP,
       organizations: () => counters?.rates() ?? [],
+      backups: backups && (() => backups.snapshot()),
     });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({

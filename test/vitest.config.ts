@@ -21,11 +21,11 @@ const LONG = [
   'http/{audit-verification,body-memory,fast-path-{keep-alive,smuggling},limits,shared-queries-stress}.test.ts',
   'proxy/{backend-loss,buffer-budget,differential,fuzzer,hostile-clients,large-values,many-clients,settings}.test.ts',
   'proxy/{oversized-statements,shared-pipeline-stress,statement-memory,stress}.test.ts',
-  'service/{admin,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev,disk-space}.test.ts',
+  'service/{admin,backups,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev,disk-space}.test.ts',
   'service/{disobedience,draining,exactly-once,failover,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
   'service/{postgres-outage,process,reused-statements,rolling-restart,session-limits,shared-failures}.test.ts',
   'service/{operator-workers,worker-connections,worker-limits,workers}.test.ts',
-  'src/{embedded,patterns}.test.ts',
+  'src/{backups,embedded,patterns}.test.ts',
   'src/placement/{citus,cluster-setup}.test.ts',
 ];
 

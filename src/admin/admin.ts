@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
+import { z } from 'zod';
+import { BackupError } from '../backups/base-backup.ts';
 import { NAME_RULES, type Organization, type Placement, parseEmail } from '../catalog/organization.ts';
-import { ConfigError, isSecretSource, readConfig } from '../config.ts';
+import { type Config, ConfigError, isSecretSource, readConfig } from '../config.ts';
 import { EmbeddedError } from '../embedded/data-directory.ts';
 import { ServiceError } from '../errors.ts';
 import type { MoveOptions, Mover } from '../moving/mover.ts';
@@ -10,6 +12,7 @@ import type { Origin } from '../observation.ts';
 import type { Address } from '../placement/citus.ts';
 import { ClusterError } from '../placement/cluster.ts';
 import type { Changed } from '../router/operator.ts';
+import { type BackupCommands, backupCommands } from './backups.ts';
 import { completionFor, SHELLS } from './completion.ts';
 import { findingsTable } from './doctor.ts';
 import {
@@ -40,6 +43,9 @@ interface Outcome {
 /** @returns a message, or one with the data that `--json` shows instead; empty: it has printed what there was */
 type Command = (session: OperatorSession, ask: Ask) => Promise<string | Said>;
 
+/** The same with nothing opened: the service may not run. */
+type Run = (config: Config) => Promise<string>;
+
 interface Options extends ClusterOptions, MoveCommandOptions {
   readonly yes?: boolean;
   readonly email?: string;
@@ -52,6 +58,8 @@ interface Options extends ClusterOptions, MoveCommandOptions {
   readonly json?: boolean;
   readonly limit?: string;
   readonly after?: string;
+  readonly at?: string;
+  readonly system?: string;
 }
 
 interface Form {
@@ -61,7 +69,9 @@ interface Form {
   readonly moreWords?: number;
   readonly options?: readonly (keyof Options)[];
   /** @throws UsageError */
-  command(words: readonly string[], options: Options): Command;
+  command?(words: readonly string[], options: Options): Command;
+  /** @throws UsageError */
+  run?(words: readonly string[], options: Options): Run;
 }
 
 /** Of commands that list something. */
@@ -224,6 +234,40 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ],
   ['doctor', { words: 0, command: () => doctor }],
   ['citus disable', { words: 1, options: ['cluster'], command: ([worker = ''], { cluster }) => disableWorker(addressOf(worker), cluster) }],
+  ['backup create', { words: 0, run: (_words, { system }) => backup(system, (commands) => commands.create()) }],
+  [
+    'backup list',
+    {
+      words: 0,
+      options: ['json', 'system'],
+      run: (_words, { json, system }) => backup(system, (commands) => commands.list(json === true)),
+    },
+  ],
+  [
+    'backup verify',
+    {
+      words: 0,
+      moreWords: 1,
+      options: ['system'],
+      run([time], { system }) {
+        const base = time === undefined ? undefined : timeOf(time);
+        return backup(system, (commands) => commands.verify(base));
+      },
+    },
+  ],
+  ['backup prune', { words: 0, options: ['system'], run: (_words, { system }) => backup(system, (commands) => commands.prune()) }],
+  [
+    'backup restore',
+    {
+      words: 0,
+      options: ['to', 'at', 'system'],
+      run(_words, { to, at, system }) {
+        if (to === undefined) throw new UsageError('', usageOf('backup restore'));
+        const time = at === undefined ? undefined : timeOf(at);
+        return backup(system, (commands) => commands.restore(to, time));
+      },
+    },
+  ],
   [
     'invite',
     {
@@ -236,9 +280,38 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
 
 /**
  * @returns the command, which returns what is left to print
- * @throws UsageError
+ * @throws UsageError, also for commands that need no service
  */
 export function parseCommand(args: readonly string[]): (session: OperatorSession, ask: Ask) => Promise<string | Outcome> {
+  const { name, form, words, options } = readForm(args);
+  if (form.command === undefined) throw new UsageError('', usageOf(name));
+  const command = form.command(words, options);
+  return async (session, ask) => {
+    const said = await command(session, ask);
+    if (said === '') return said;
+    const isMessage = typeof said === 'string';
+    const plain = isMessage ? said : said.text;
+    const text = options.json === true ? JSON.stringify(isMessage ? { message: said } : said.data) : plain;
+    return isMessage || said.exitCode === undefined ? text : { text, exitCode: said.exitCode };
+  };
+}
+
+/** @returns undefined: the command runs beside the service @throws UsageError */
+function parseRun(args: readonly string[]): Run | undefined {
+  const { form, words, options } = readForm(args);
+  const run = form.run?.(words, options);
+  // What lists something has a form of its own.
+  if (run === undefined || options.json !== true || form.options?.includes('json') === true) return run;
+  return async (config) => JSON.stringify({ message: await run(config) });
+}
+
+/** @throws UsageError */
+function readForm(args: readonly string[]): {
+  readonly name: string;
+  readonly form: Form;
+  readonly words: string[];
+  readonly options: Options;
+} {
   if (args.length === 0) throw new UsageError('', USAGE);
   const { values, positionals } = parse(args);
   const [noun = '', verb = ''] = positionals;
@@ -250,15 +323,18 @@ export function parseCommand(args: readonly string[]): (session: OperatorSession
   const options = form.options ?? [];
   const other = Object.keys(values).find((option) => option !== 'json' && !options.includes(option as keyof Options));
   if (other !== undefined) throw new UsageError(`${name} has no option --${other}`, usageOf(name));
-  const command = form.command(words, values);
-  return async (session, ask) => {
-    const said = await command(session, ask);
-    if (said === '') return said;
-    const isMessage = typeof said === 'string';
-    const plain = isMessage ? said : said.text;
-    const text = values.json === true ? JSON.stringify(isMessage ? { message: said } : said.data) : plain;
-    return isMessage || said.exitCode === undefined ? text : { text, exitCode: said.exitCode };
-  };
+  return { name, form, words, options: values };
+}
+
+function backup(system: string | undefined, use: (commands: BackupCommands) => Promise<string>): Run {
+  return (config) => use(backupCommands(config, system));
+}
+
+/** @throws UsageError */
+function timeOf(text: string): Date {
+  const { success, data } = z.iso.datetime({ offset: true }).safeParse(text);
+  if (success) return new Date(data);
+  throw new UsageError(`${printable(text)} is no time with a zone: 2026-11-27T09:30:00Z, 2026-11-27T10:30:00+01:00`);
 }
 
 /** @throws UsageError */
@@ -282,12 +358,14 @@ function parse(args: readonly string[]) {
         workers: { type: 'string' },
         cluster: { type: 'string' },
         to: { type: 'string' },
+        json: { type: 'boolean' },
+        at: { type: 'string' },
+        system: { type: 'string' },
         'to-node': { type: 'string' },
         pause: { type: 'string' },
         replicate: { type: 'boolean' },
         finish: { type: 'boolean' },
         abort: { type: 'boolean' },
-        json: { type: 'boolean' },
         limit: { type: 'string' },
         after: { type: 'string' },
       },
@@ -475,6 +553,17 @@ const USAGE = `usage: postern admin <command>
   completion bash|zsh          a script for the shell: source <(postern admin completion bash)
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
+  backup create                a base backup of the embedded server, beside the running service
+  backup list [--json] [--system <id>]
+                               the base backups, and since when any time can be restored; --system, here and below: of this server, by its
+                               system identifier, where the folder has several and the data directory is lost
+  backup verify [<backup>] [--system <id>]
+                               restores the newest base backup, or that one, beside the service, reads it and removes it
+  backup prune [--system <id>]
+                               removes what is not needed to restore any second of the last POSTERN_BACKUP_KEEP_DAYS, as the service does
+  backup restore --to <folder> [--at <time>] [--system <id>]
+                               makes a data directory of what there was at that time, such as 2026-11-27T09:30:00Z, or of all that is
+                               archived; the service must not run
   cluster list                 the PostgreSQL servers that organizations live on
   cluster add <name> <url> [--placement database,schema] [--weight <n>] [--cap <n>]
                                sets a server up and has new organizations added to it; <url> is env:NAME or file:/path, where each
@@ -660,11 +749,14 @@ function completion([noun, shell, ...rest]: readonly string[]): string | undefin
 export async function runAdminCommand(args: readonly string[], environment: Readonly<Record<string, string | undefined>>): Promise<void> {
   try {
     const script = completion(args);
-    if (script === undefined) await runBesideService(parseCommand(args), environment);
-    else process.stdout.write(script);
+    const run = script === undefined ? parseRun(args) : undefined;
+    if (script !== undefined) process.stdout.write(script);
+    else if (run !== undefined) process.stdout.write(`${await run(readConfig(environment))}\n`);
+    else await runBesideService(parseCommand(args), environment);
   } catch (error) {
     const isUsage = error instanceof UsageError;
-    const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
+    const expected = [UsageError, ConfigError, BackupError, EmbeddedError, ClusterError, ServiceError];
+    const isExpected = expected.some((kind) => error instanceof kind);
     const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
     const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
     process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);

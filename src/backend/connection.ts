@@ -299,6 +299,8 @@ export interface BackendLogin {
   readonly database: string;
   /** The startup packet's `options`. They take precedence over `ALTER ROLE … SET`, and `RESET ALL` returns to them. */
   readonly options?: string;
+  /** `database`: the session is of a walsender, which takes replication commands and SQL. */
+  readonly replication?: 'database';
   /** As in node:tls `connect`; absent: no TLS towards the backend. */
   readonly ssl?: pg.ClientConfig['ssl'];
   readonly connectTimeoutMs: number;
@@ -337,6 +339,7 @@ function logIn<Session>(login: BackendLogin, begun: (session: LoggedIn) => Sessi
     connectionTimeoutMillis: login.connectTimeoutMs,
     keepAlive: true,
     ...(login.options === undefined ? {} : { options: login.options }),
+    ...(login.replication === undefined ? {} : { replication: login.replication }),
     ssl: login.ssl ?? false,
   });
   return new Promise((resolve, reject) => {

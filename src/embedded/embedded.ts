@@ -328,6 +328,11 @@ const NOT_EMBEDDED =
   'POSTERN_QUERY_STATISTICS is on, but is about the embedded server only, and the one in DATABASE_URL should not preload ' +
   'pg_stat_statements: a statement of any key can end the server process in it';
 
+/** How much WAL is kept for a receiver that does not take it. */
+function settingsForBackups({ POSTERN_BACKUP_DIR: dir, POSTERN_BACKUP_WAL_MAX_BYTES: bytes }: Config): Readonly<Record<string, string>> {
+  return dir === undefined ? {} : { max_slot_wal_keep_size: `${Math.ceil(bytes / 1_048_576)}MB` };
+}
+
 /** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
 export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
   const { DATABASE_URL: admin, POSTERN_SECRET: secret, POSTERN_POSTGRES_BIN: programs } = config;
@@ -341,7 +346,7 @@ export async function openPostgres(config: Config, observe: Observe, opened: (()
     observe,
     programs,
     ...(secret === undefined ? {} : { secret }),
-    ...(config.POSTERN_QUERY_STATISTICS === 'on' ? { settings: WITH_MODULE } : {}),
+    settings: { ...(config.POSTERN_QUERY_STATISTICS === 'on' ? WITH_MODULE : {}), ...settingsForBackups(config) },
   });
   opened.push(() => embedded.stop());
   const { host, port, superuser, folder } = embedded;

@@ -189,6 +189,11 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'backend.stuck': 'warn',
   'backend.unstuck': 'info',
   'backend.login_healed': 'warn',
+  'backup.begun': 'info',
+  'backup.done': 'info',
+  'backup.failed': 'warn',
+  'backup.resumed': 'info',
+  'backup.verified': 'info',
   'audit.written': 'trace',
   'audit.dropped': 'error',
 };

@@ -37,6 +37,15 @@ export interface OrganizationRates {
   readonly leasedSeconds: number;
 }
 
+/** The backups of the embedded server. What is not known is undefined. */
+interface BackupsSnapshot {
+  /** When the newest base backup was whole, in seconds since 1970. */
+  readonly lastSuccessAt: number | undefined;
+  readonly walLagBytes: number | undefined;
+  readonly failures: number;
+  readonly bytes: number | undefined;
+}
+
 interface MetricsSources {
   readonly clusters: () => readonly ClusterSnapshot[];
   /** The limits of the settings, by what they are of. */
@@ -48,6 +57,8 @@ interface MetricsSources {
   readonly organizations?: () => Iterable<OrganizationRates>;
   /** Undefined: the server is another one, whose disk cannot be seen. */
   readonly disk?: (() => Promise<DiskSnapshot | undefined>) | undefined;
+  /** Undefined: this process makes none. */
+  readonly backups?: (() => BackupsSnapshot) | undefined;
 }
 
 interface Metrics {
@@ -62,7 +73,7 @@ interface Metrics {
  * text, and an organization only where its sessions cannot be ended, or where the busiest are asked for.
  */
 export function createMetrics(sources: MetricsSources): Metrics {
-  const { clusters, disk, limits, oldestLeaseMs, top = 0, organizations } = sources;
+  const { clusters, disk, limits, oldestLeaseMs, top = 0, organizations, backups } = sources;
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
@@ -73,6 +84,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   if (oldestLeaseMs !== undefined) gaugeOldestLease(registry, oldestLeaseMs);
   if (organizations !== undefined && top > 0) gaugeOrganizations(registry, top, organizations);
   if (disk !== undefined) gaugeDisk(registry, disk);
+  if (backups !== undefined) gaugeBackups(registry, backups);
   const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
   return { registry, handlers, close: measureEventLoopDelay(registry) };
 }
@@ -162,6 +174,31 @@ function gaugeDisk(registry: Registry, disk: () => Promise<DiskSnapshot | undefi
     });
   gauge('postern_data_directory_free_bytes', 'Space that is free on the disk of the data directory', ({ freeBytes }) => freeBytes);
   gauge('postern_data_directory_size_bytes', 'Space on the disk of the data directory, in use or free', ({ sizeBytes }) => sizeBytes);
+}
+
+/** Of the one process that makes backups, which may be no worker. */
+export function gaugeBackups(registry: Registry, snapshot: () => BackupsSnapshot): void {
+  const gauge = (name: string, help: string, of: (seen: BackupsSnapshot) => number | undefined) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(of(snapshot()) ?? Number.NaN);
+      },
+    });
+  gauge('postern_backup_last_success_timestamp_seconds', 'When the newest base backup was whole', ({ lastSuccessAt }) => lastSuccessAt);
+  gauge('postern_backup_wal_lag_bytes', 'WAL that is not archived', ({ walLagBytes }) => walLagBytes);
+  gauge('postern_backup_bytes', 'Size of all base backups and of the archived WAL', ({ bytes }) => bytes);
+  new Counter({
+    name: 'postern_backup_failures_total',
+    help: 'Base backups, trial restores and attempts to archive WAL that failed',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(snapshot().failures);
+    },
+  });
 }
 
 function sumOf(pools: readonly PoolSnapshot[]): PoolSnapshot {
@@ -315,6 +352,7 @@ function eventMetrics(registry: Registry): ObservationHandlers {
     'audit.dropped': ({ entries }) => auditDropped.inc(entries),
     'service.warning': () => warnings.inc(),
     'backend.stuck': () => warnings.inc(),
+    'backup.failed': () => warnings.inc(),
     'service.failure': () => failures.inc(),
   };
 }

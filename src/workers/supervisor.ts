@@ -1,10 +1,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { AggregatorRegistry } from 'prom-client';
+import { AggregatorRegistry, Registry } from 'prom-client';
+import { openBackups } from '../backups/backups.ts';
 import type { Config } from '../config.ts';
 import { type BackingPostgres, openPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
+import { gaugeBackups } from '../observers/metrics.ts';
 import { tryPorts } from '../ports.ts';
 import { REPLACED } from '../service.ts';
 import { type AllocatorOptions, LimitAllocator } from './limits.ts';
@@ -40,7 +42,10 @@ export async function startWorkers(config: Config, observe: Observe): Promise<Wo
   const ports = await tryPorts(config);
   const opened: (() => Promise<void>)[] = [];
   const postgres = await openPostgres(config, observe, opened);
-  const supervisor = new Supervisor({ ...config, ...ports }, postgres, observe);
+  const backups = await openBackups(postgres, config, observe, opened);
+  const own = new Registry();
+  if (backups !== undefined) gaugeBackups(own, () => backups.snapshot());
+  const supervisor = new Supervisor({ ...config, ...ports }, postgres, observe, own);
   opened.push(() => supervisor.stop());
   const close = async () => {
     for (const end of opened.splice(0).reverse()) await end();
@@ -82,12 +87,15 @@ class Supervisor {
   /** By what they are of. */
   readonly #allocators: Map<string, LimitAllocator>;
   readonly #metrics = new Questions<OwnMetrics>();
+  readonly #own: Registry;
   readonly #stopping = new AbortController();
   #isReplacing = false;
   /** It has been asked for while workers were being replaced, maybe for files that the first of them have not read. */
   #replacesAgain = false;
 
-  constructor(config: Config, postgres: BackingPostgres, observe: Observe) {
+  /** @param own metrics of this process */
+  constructor(config: Config, postgres: BackingPostgres, observe: Observe, own: Registry) {
+    this.#own = own;
     this.#config = config;
     this.#postgres = postgres;
     this.#observe = observe;
@@ -250,7 +258,7 @@ class Supervisor {
     const metrics = await Promise.all(
       processes.map(({ id }) => this.#metrics.askFor(METRICS_TIMEOUT_MS, (number) => tell(id, { kind: 'own metrics', request: number }))),
     );
-    const all = AggregatorRegistry.aggregate(metrics.filter((one) => one !== undefined));
+    const all = AggregatorRegistry.aggregate([...metrics.filter((one) => one !== undefined), await this.#own.getMetricsAsJSON()]);
     tell(asking.id, { kind: 'metrics', request, text: await all.metrics() });
   }
 }

@@ -72,6 +72,14 @@ describe('the configuration', () => {
       { DATABASE_URL: 'postgres://localhost/x' },
       'POSTERN_SECRET: is required with DATABASE_URL: set it to the output of `openssl rand -hex 32`, and keep it',
     ],
+    [
+      { ...secret, DATABASE_URL: 'postgres://localhost/x', POSTERN_BACKUP_DIR: '/backups' },
+      'POSTERN_BACKUP_DIR: is for the embedded server: unset it, and back up the one in DATABASE_URL with its own tools',
+    ],
+    [
+      { POSTERN_DATA_DIR: '/srv/data', POSTERN_BACKUP_DIR: '/srv/data/backups' },
+      'POSTERN_BACKUP_DIR: must not be in POSTERN_DATA_DIR, with which it would be lost',
+    ],
     [{ POSTERN_TLS_CERT: 'cert.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
     [{ POSTERN_TLS_KEY: 'key.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
     [{ POSTERN_TLS: 'require' }, 'POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY'],
