@@ -30,6 +30,7 @@ import {
   verifyAudit,
 } from './inspection.ts';
 import { type AddedCluster, type OperatorSession, openOperator, printable, type Said } from './operations.ts';
+import { cloneOfPast } from './past.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
 type Ask = (question: string) => Promise<string | undefined>;
@@ -59,6 +60,7 @@ interface Options extends ClusterOptions, MoveCommandOptions {
   readonly limit?: string;
   readonly after?: string;
   readonly at?: string;
+  readonly time?: string;
   readonly system?: string;
 }
 
@@ -138,6 +140,24 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       options: ['name', 'expires', 'force'],
       command: ([id = ''], { name, expires, force }) =>
         clone(id, name === undefined ? undefined : nameOf(name), lifetimeMsOf(expires ?? '1d'), force === true),
+    },
+  ],
+  [
+    'org at',
+    {
+      words: 1,
+      options: ['time', 'expires', 'name', 'json'],
+      run([id = ''], { time, expires, name, json }) {
+        if (time === undefined) throw new UsageError('', usageOf('org at'));
+        const lifetimeMs = lifetimeMsOf(expires ?? '1d');
+        const wanted = { id, time: timeOf(time), name: name === undefined ? undefined : nameOf(name) };
+        return async (config) => {
+          const made = await cloneOfPast(config, { ...wanted, expiresAt: new Date(Date.now() + lifetimeMs) });
+          const note = made.isAtEnd ? `the archive ends before ${wanted.time.toISOString()}: this is its end\n` : '';
+          const { text, data } = cloned(made);
+          return json === true ? JSON.stringify({ ...data, isAtEnd: made.isAtEnd }) : `${note}${text}`;
+        };
+      },
     },
   ],
   [
@@ -360,6 +380,7 @@ function parse(args: readonly string[]) {
         to: { type: 'string' },
         json: { type: 'boolean' },
         at: { type: 'string' },
+        time: { type: 'string' },
         system: { type: 'string' },
         'to-node': { type: 'string' },
         pause: { type: 'string' },
@@ -450,10 +471,13 @@ function clone(id: string, name: string | undefined, lifetimeMs: number, force: 
   return async ({ operator, clones, origin }) => {
     const source = await operator.organization(id);
     const wanted = { source, name, expiresAt: new Date(Date.now() + lifetimeMs), force };
-    const { organization, apiKey, expiresAt } = await clones.create(wanted, origin);
-    const text = `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
-    return { text, data: { ...organizationJson(organization), expiresAt, apiKey } };
+    return cloned(await clones.create(wanted, origin));
   };
+}
+
+function cloned({ organization, apiKey, expiresAt }: Awaited<ReturnType<OperatorSession['clones']['create']>>): Said {
+  const text = `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+  return { text, data: { ...organizationJson(organization), expiresAt, apiKey } };
 }
 
 function move(id: string, { 'to-node': node, ...options }: Options): Command {
@@ -533,6 +557,9 @@ const USAGE = `usage: postern admin <command>
   org clone <id> [--name <name>] [--expires <time>] [--force]
                                a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
                                meanwhile; --force ends transactions and pinned sessions that do not end
+  org at <id> --time <time> [--name <name>] [--expires <time>]
+                               a clone of what it was at that time, such as 2026-11-27T09:30:00Z, on a server restored beside from backups;
+                               nobody waits meanwhile
   org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force] [--replicate]
                                moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
                                the former copy is kept; --force as above; --replicate copies most rows before they wait, which a large

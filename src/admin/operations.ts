@@ -174,6 +174,13 @@ class ClusterAdministration {
     await this.#registry.add({ ...added, systemIdentifier });
   }
 
+  /** Has every process find the server of a former time, unless it is known. It takes no new organizations but clones. */
+  async addPast(name: string, urlSource: string): Promise<void> {
+    if ((await this.#registry.list()).some((known) => known.name === name)) return;
+    // It has the system identifier of the server of now.
+    await this.#registry.add({ name, urlSource, placements: ['database', 'schema'], weight: 1, cap: 0, systemIdentifier: undefined });
+  }
+
   /** A table of all clusters. */
   async list(): Promise<Said> {
     const clusters = await this.#registry.counted();

@@ -263,17 +263,7 @@ export class Archive {
 
   /** Nothing is removed meanwhile by {@link prune}, in this process or in another, on this machine or on another. */
   async whileInUse<Result>(purpose: 'create' | 'restore' | 'verify', use: () => Promise<Result>): Promise<Result> {
-    const path = join(this.#holders, `${purpose}-${randomUUID()}`);
-    await writeFile(path, '', { mode: 0o600 }).catch((error: unknown) => {
-      throw new BackupError(`the backup folder ${this.folder} cannot be written: ${reasonOf(error)}`);
-    });
-    const sign = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => {}), SIGN_EVERY_MS);
-    try {
-      return await use();
-    } finally {
-      clearInterval(sign);
-      await rm(path, { force: true }).catch(() => {});
-    }
+    return whileSigned(join(this.#holders, `${purpose}-${randomUUID()}`), use);
   }
 
   /** What those who use it do. A file that nobody touches any more is of a process that was killed. */
@@ -281,10 +271,7 @@ export class Archive {
     const living: string[] = [];
     for (const name of await readdir(this.#holders).catch(() => [])) {
       const path = join(this.#holders, name);
-      const found = await stat(path).catch(() => undefined);
-      if (found === undefined) continue;
-      if (Date.now() - found.mtimeMs < HELD_MS) living.push(name.split('-')[0] ?? '');
-      else await rm(path, { force: true });
+      if (await hasSign(path)) living.push(name.split('-')[0] ?? '');
     }
     return living;
   }
@@ -293,6 +280,29 @@ export class Archive {
   async requireRoom(bytes: number): Promise<void> {
     await requireRoom(this.folder, bytes, `a base backup in ${this.folder}`);
   }
+}
+
+/** Others see by a file that somebody is at work. @throws BackupError when it cannot be made; and what `use` throws */
+export async function whileSigned<Result>(path: string, use: () => Promise<Result>): Promise<Result> {
+  await writeFile(path, '', { mode: 0o600 }).catch((error: unknown) => {
+    throw new BackupError(`${path} cannot be written: ${reasonOf(error)}`);
+  });
+  const sign = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => {}), SIGN_EVERY_MS);
+  try {
+    return await use();
+  } finally {
+    clearInterval(sign);
+    await rm(path, { force: true }).catch(() => {});
+  }
+}
+
+/** Whether somebody is at work. A file that nobody touches any more is of a process that was killed, and is removed. */
+export async function hasSign(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined) return false;
+  if (Date.now() - found.mtimeMs < HELD_MS) return true;
+  await rm(path, { force: true });
+  return false;
 }
 
 /** @throws BackupError unless so much is free on the disk of the folder */

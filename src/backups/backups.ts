@@ -11,6 +11,7 @@ import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { textOf } from '../protocol/backend.ts';
 import { Archive, type BaseBackup, nameOf, SEGMENT_BYTES } from './archive.ts';
 import { BackupError, receiveBaseBackup } from './base-backup.ts';
+import { PastServers, pastFolder } from './past.ts';
 import { restore, UNFINISHED } from './restore.ts';
 import { SLOT, WalReceiver } from './wal-receiver.ts';
 
@@ -429,13 +430,20 @@ export class Backups {
   }
 }
 
-/** As {@link Backups.start}. @param opened gets what ends it */
+/** As {@link Backups.start}, and runs the servers of former times. @param opened gets what ends it */
 export async function openBackups(
   postgres: BackingPostgres,
   config: Config,
   observe: Observe,
   opened: (() => Promise<void>)[],
 ): Promise<Backups | undefined> {
+  const server = backedUpServer(postgres, config);
+  if (server !== undefined) {
+    const { POSTERN_CONTROL_DATABASE: controlDatabase, POSTERN_POSTGRES_BIN: programs } = config;
+    const { login, folder } = server;
+    const past = new PastServers({ folder: pastFolder(folder), login, secret: postgres.secret, controlDatabase, programs, observe });
+    opened.push(() => past.close());
+  }
   const backups = await Backups.start(postgres, config, observe);
   if (backups !== undefined) opened.push(() => backups.close());
   return backups;

@@ -4,7 +4,7 @@ import type { Placement } from './organization.ts';
 import { announce, type TopicFormat, type Topics } from './topics.ts';
 
 /** All processes are told that the clusters have changed. */
-const CLUSTERS: TopicFormat<undefined> = { channel: 'postern_clusters', encode: () => [''], decode: () => [undefined] };
+export const CLUSTERS: TopicFormat<undefined> = { channel: 'postern_clusters', encode: () => [''], decode: () => [undefined] };
 
 /** The PostgreSQL servers that organizations live on, as the operator has said. */
 export class ClusterRegistry {

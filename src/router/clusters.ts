@@ -256,7 +256,8 @@ class ClusterOpening {
     try {
       const { name, urlSource, systemIdentifier } = this.row;
       const cluster = await this.#prepare(name, readSecret(urlSource ?? ''));
-      if ((cluster.systemIdentifier ?? systemIdentifier) !== systemIdentifier)
+      // It is not known of a server of a former time, which has that of the one it was restored from.
+      if (systemIdentifier !== null && (cluster.systemIdentifier ?? systemIdentifier) !== systemIdentifier)
         throw new Error('it is another server than the one that was added');
       if (this.#stop.signal.aborted) return;
       this.#cluster = new ServedCluster(cluster, this.#options);

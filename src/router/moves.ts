@@ -164,6 +164,8 @@ interface CloneRequest {
   readonly expiresAt?: Date | undefined;
   /** Whether sessions that do not end are terminated (57P01). */
   readonly force?: boolean;
+  /** Where its data of a former time is, to which nobody has sessions; default: where it lives. */
+  readonly from?: Placement | undefined;
   /** The key that asks. */
   readonly actor?: Omit<Actor, 'organizationId'>;
 }
@@ -219,23 +221,23 @@ export class Clones {
    * `unsupported_statement`, `statement_timeout`, `insufficient_storage`
    */
   async create(request: CloneRequest, origin: Origin): Promise<NewlyCloned> {
-    const { kind, cluster: name } = request.source.placement;
+    const { kind, cluster: name } = request.from ?? request.source.placement;
     const { clusters, disk } = this.#options;
     const cluster = await clusters.ready(name);
-    if (cluster === clusters.default) await disk?.requireRoom();
+    if (cluster === clusters.default || request.from !== undefined) await disk?.requireRoom();
     if (kind === 'schema') return this.#options.schemas.run(cluster, (copy) => this.#make(request, cluster, copy, origin));
     const copy: CopyData = (from, to, timeoutMs) => cluster.provisioning((provisioner) => provisioner.copy(from, to, timeoutMs));
     return this.#make(request, cluster, copy, origin);
   }
 
   async #make(
-    { source, name = nameOf(source), expiresAt = inOneDay(), force = false, actor }: CloneRequest,
+    { source, name = nameOf(source), expiresAt = inOneDay(), force = false, from: past, actor }: CloneRequest,
     cluster: ServedCluster,
     copy: CopyData,
     origin: Origin,
   ): Promise<NewlyCloned> {
     const { catalog, signUps } = this.#options;
-    const { placement: from } = source;
+    const from = past ?? source.placement;
     const quiet = { catalog, cluster, limitMs: QUIET_WITHIN_MS + COPY_TIMEOUT_MS, force };
     const made = await signUps.make({
       placementFor: (id) => cluster.provisioner.placementFor(id, from.kind),
@@ -243,7 +245,8 @@ export class Clones {
         await catalog.signUps.recordClone({ ...made, sourceId: source.id, name, expiresAt, maxAgeMs: CLONE_AGE_MAX_MS });
       },
       provision: async (placement) => {
-        await whileQuiet(source, quiet, () => copy(from, placement, COPY_TIMEOUT_MS));
+        if (past === undefined) await whileQuiet(source, quiet, () => copy(from, placement, COPY_TIMEOUT_MS));
+        else await copy(from, placement, COPY_TIMEOUT_MS);
         if (from.kind === 'database') await cluster.provisioning((provisioner) => provisioner.adopt(from, placement));
       },
       activate: (id) => catalog.signUps.activateClone(id, source.id, origin, actor),

@@ -57,6 +57,7 @@ test.each([
   [['invite', '--email'], "Option '--email <value>' argument missing", 'invite [--email <email>]'],
   [['cluster', 'add', 'eu2'], '', 'cluster add <name> <url>'],
   [['backup', 'restore'], '', 'backup restore --to <folder> [--at <time>]'],
+  [['org', 'at', 'org_000000000000'], '', 'org at <id> --time <time>'],
   [['backup', 'verify', '2026-11-27T09:30:00Z', 'twice'], '', 'backup verify [<backup>]'],
   [['backup', 'create', '--yes'], 'backup create has no option --yes', 'backup create'],
   [['cluster', 'drain', 'eu2', '--cap', '1'], 'cluster drain has no option --cap', 'cluster drain <name>'],
