@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, in clusters.test.ts, or in readme.test.ts and moves.test.ts of test/clients', () => {
+  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, or in readme.test.ts and moves.test.ts of test/clients', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -60,11 +60,12 @@ describe('the examples of the documents, in their order', () => {
       'What a server lacks',
       'Organizations',
       'Organizations',
+      'Console for operators',
       'Several PostgreSQL servers',
       'TLS between servers',
       'Moving an organization',
-      'Backups',
-      'Backups',
+      ...Array<string>(4).fill('Of the embedded server'),
+      ...Array<string>(3).fill('Of one organization'),
       'Benchmarks',
     ];
     expect(sections('text')).toEqual([...shell, ...operating]);
@@ -244,17 +245,22 @@ describe('the examples for operators', () => {
     const other = await service.signUp();
     const lines = textOf('Organizations', 'text').trimEnd().split('\n');
     const admin = async (line = '') => (await shell(atService(line, service, other), { ...process.env, ...variables }, REPOSITORY)).stdout;
-    const [list, create, suspend, clone, drop, issue, invite] = lines;
-    expect(lines).toHaveLength(7);
+    const [list, create, suspend, clone, drop, issue, invite, show, keys, sessions, stats, verify] = lines;
+    expect(lines).toHaveLength(12);
     expect(await admin(list)).toContain(other.id);
     expect(await admin(create?.replace('a@acme.test', 'created@acme.test'))).toContain('API_KEY=pst_');
     expect(await admin(clone)).toContain('API_KEY=pst_');
     expect(await admin(issue)).toContain('pst_');
     expect(await admin(invite)).toContain('inv_');
+    expect(await admin(show)).toContain(other.id);
+    expect(await admin(keys)).toContain('admin');
+    expect(await admin(sessions)).toMatch(/^ID +ORGANIZATION/);
+    expect(await admin(stats)).toMatch(/^organization/i);
+    expect(await admin(verify)).toContain('none changed or missing');
     expect(await admin(suspend)).toBe(`${other.id} is suspended\n`);
     expect(await admin(drop?.replace('org drop', 'org drop --yes'))).toContain(other.id);
     expect(await admin(list)).toMatch(new RegExp(`^${other.id} +dropped `, 'm'));
-    // Eight commands, each a process of its own.
+    // Thirteen commands, each a process of its own.
   }, 900_000);
 
   it('copy the data directory with what its links point to, and dump one organization', async () => {
@@ -262,7 +268,8 @@ describe('the examples for operators', () => {
     await writeFile(join(scratch.path, 'elsewhere/PG_VERSION'), '18\n');
     await mkdir(join(scratch.path, 'data'));
     await symlink('../elsewhere', join(scratch.path, 'data/postgres'));
-    const [copy, dump] = blocks('Backups');
+    const copy = blocks('Of the embedded server').at(-1);
+    const dump = blocks('Of one organization').at(-1);
     await shell(copy ?? '');
     await writeFile(join(scratch.path, 'elsewhere/PG_VERSION'), 'changed\n');
     expect(await readFile(join(scratch.path, 'backup/postgres/PG_VERSION'), 'utf8')).toBe('18\n');

@@ -1,5 +1,6 @@
 import { Duplex } from 'node:stream';
 import { onTestFinished, vi } from 'vitest';
+import { FirstOptions } from '../../proxy/begun-transaction.ts';
 import { ParseCache, STATEMENT_BOUNDS, StatementMemory } from '../../proxy/client-statements.ts';
 import { Pins } from '../../proxy/pins.ts';
 import { Relay } from '../../proxy/relay.ts';
@@ -94,6 +95,7 @@ export class FakeClient {
       mayKeepBusy: () => true,
       observe() {},
       tenant: { organization: { id: 'org' } },
+      firstOptions: new FirstOptions(),
       multiplexer,
       registry: multiplexer.registry,
       parseCache: new ParseCache(),
