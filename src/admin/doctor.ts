@@ -8,14 +8,14 @@ export interface Finding {
 }
 
 /** A server that is looked at. */
-export interface Patient {
+export interface ExaminedServer {
   readonly name: string;
   /** @throws the reason for which it does not answer */
   readAge(): Promise<ServerAge>;
 }
 
 /** Looks at each server, one after the other. */
-export async function examineServers(servers: readonly Patient[], now: Date): Promise<Finding[]> {
+export async function examineServers(servers: readonly ExaminedServer[], now: Date): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const server of servers) findings.push(...(await examineServer(server)));
   const concern = concernAboutReleases(now);
@@ -23,7 +23,7 @@ export async function examineServers(servers: readonly Patient[], now: Date): Pr
   return findings;
 }
 
-async function examineServer({ name, readAge }: Patient): Promise<Finding[]> {
+async function examineServer({ name, readAge }: ExaminedServer): Promise<Finding[]> {
   try {
     const age = await readAge();
     const concerns = concernsAbout(age, name);

@@ -279,40 +279,59 @@ const NOT_ASCII = /[^\0-\x7f]/;
 /** At the end of a text that has been cut. */
 const HALF_PAIR = /[\ud800-\udbff]$/;
 
+const ZERO = 0x30;
+
 /**
  * A hash of a text, and of all that differ only in literals: normalized they are the same. Where comments, dollar quotes, parameters or
  * backslashes make it hard to tell what is a literal, every character counts. It takes a small part of the time that reading tokens takes.
  * Two texts of one organization that have the same hash by chance, or because it wants so, are counted as one.
  */
 function shapeOf(text: string, isLatin1: boolean): number {
-  let [a, b] = isLatin1 ? [1, 2] : [3, 4];
+  let a = isLatin1 ? 1 : 3;
+  let b = a + 1;
   let isInName = false;
   let isInWord = false;
   for (let at = 0; at < text.length; at += 1) {
     let code = text.charCodeAt(at);
-    if (code === Code.DoubleQuote) isInName = !isInName;
-    else if (!isInName && code < Code.Colon) {
-      if (code === Code.Quote) {
-        const end = text.indexOf("'", at + 1);
-        at = end < 0 ? text.length : end;
-      } else if (code >= ZERO && !isInWord) {
-        const end = digitsEnd(text, at);
-        if (!isWordPart(text.charCodeAt(end))) {
-          at = end - 1;
-          code = ZERO;
-        } else isInWord = true;
-      } else if (code === Code.Dollar || isCommentStart(text, at, code)) return rawHash(text, isLatin1);
-      else isInWord &&= code >= ZERO;
-    } else if (code === Code.Backslash) return rawHash(text, isLatin1);
-    else isInWord = isWordPart(code);
+    const kind = code < KINDS.length ? KINDS[code] : Kind.word;
+    if (kind === Kind.word) isInWord = true;
+    else if (kind === Kind.doubleQuote) isInName = !isInName;
+    else if (kind === Kind.backslash) return rawHash(text, isLatin1);
+    else if (isInName || kind === Kind.other) isInWord = false;
+    else if (kind === Kind.digit) {
+      const end = isInWord ? at : digitsEnd(text, at);
+      if (end > at && !isWordPart(text.charCodeAt(end))) {
+        at = end - 1;
+        code = ZERO;
+      } else isInWord = true;
+    } else if (kind === Kind.quote) {
+      const end = text.indexOf("'", at + 1);
+      at = end < 0 ? text.length : end;
+      isInWord = false;
+    } else if (kind === Kind.dollar || isCommentStart(text, at, code)) return rawHash(text, isLatin1);
+    else isInWord = false;
     a = Math.imul(a ^ code, 0x01000193);
     b = Math.imul(b ^ code, 0x5bd1e995) ^ (b >>> 15);
   }
   return joinedHash(a, b);
 }
 
+/** What a character may begin. */
+const Kind = { other: 0, word: 1, digit: 2, doubleQuote: 3, quote: 4, dollar: 5, backslash: 6, comment: 7 } as const;
+/** By the character's code; those that are not ASCII belong to words. */
+const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
+  if (code >= ZERO && code < Code.Colon) return Kind.digit;
+  if (code === Code.DoubleQuote) return Kind.doubleQuote;
+  if (code === Code.Quote) return Kind.quote;
+  if (code === Code.Dollar) return Kind.dollar;
+  if (code === Code.Backslash) return Kind.backslash;
+  if (code === Code.Minus || code === Code.Slash) return Kind.comment;
+  return isWordPart(code) ? Kind.word : Kind.other;
+});
+
 function rawHash(text: string, isLatin1: boolean): number {
-  let [a, b] = isLatin1 ? [5, 6] : [7, 8];
+  let a = isLatin1 ? 5 : 7;
+  let b = a + 1;
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
     a = Math.imul(a ^ code, 0x01000193);
@@ -325,8 +344,6 @@ function rawHash(text: string, isLatin1: boolean): number {
 function joinedHash(a: number, b: number): number {
   return (a >>> 0) * 2_097_152 + (b >>> 11);
 }
-
-const ZERO = 0x30;
 
 function isWordPart(code: number): boolean {
   return code >= 0x80 || IDENTIFIER_PART[code] === 1;

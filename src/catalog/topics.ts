@@ -34,7 +34,7 @@ interface Batching<Message> {
 
 /** How many messages are told together. */
 const BATCH_MAX = 100;
-/** Strangers cause messages: while so many wait, the oldest are dropped. */
+/** Anybody can cause messages: while so many wait, the oldest are dropped. */
 const WAITING_MAX = 1_000;
 
 interface TopicsOptions {
