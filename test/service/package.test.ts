@@ -23,7 +23,8 @@ afterAll(() => scratch.remove());
 
 describe('the package', () => {
   it('is one file with what it takes to start it and to describe it, and needs no other package but a PostgreSQL', async () => {
-    const described = ['LICENSE', 'bundle/LICENSES.txt', 'docker/postern.service', 'http/console/console.png', ...DOCUMENTS];
+    const forOperators = ['docker/alerts.yml', 'docker/grafana.json', 'docker/postern.service'];
+    const described = ['LICENSE', 'bundle/LICENSES.txt', ...forOperators, 'http/console/console.png', ...DOCUMENTS];
     const isOfConsole = (path: string) => path.startsWith('bundle/console/');
     expect(installed.contents.filter((path) => !isOfConsole(path)).toSorted()).toEqual(
       ['bundle/postern.mjs', 'package.json', 'src/bin.cjs', 'src/launch.cjs', ...described].toSorted(),
