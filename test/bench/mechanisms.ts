@@ -134,11 +134,6 @@ export const MECHANISMS: readonly Mechanism[] = [
       by: '',
     },
   },
-  {
-    name: 'socket-shapes',
-    about: 'making V8 see many shapes of socket options',
-    replacement: { module: 'src/service.js', text: 'time < TIMES', by: 'time < 0' },
-  },
   { name: 'semi-space', about: 'a young generation of 8 MB', flag: '--max-semi-space-size=8' },
   { name: 'no-pretenuring', about: 'V8 not allocating in the old space by experience', flag: '--no-allocation-site-pretenuring' },
   {
