@@ -115,6 +115,8 @@ interface ClientNames {
   readonly names: Set<string>;
   /** The batch for which they were prepared. */
   readonly batch: number;
+  /** They were prepared outside a pipeline, each with a Sync of its own. */
+  readonly isApart: boolean;
   /** Those that fail when SQL executes them, with the errors. */
   readonly refusals: Map<string, ErrorFields> | undefined;
   /** `awaited`: the SQL waits until they have been compared with what the client was told; `ready`: they have been. */
@@ -525,13 +527,13 @@ export class ServerStatements {
     const there = isApart || isAlone || this.#clientNames?.batch !== replies.batch ? undefined : this.#clientNames.names;
     const names = new Set<string>();
     const refusals = there === undefined ? new Map<string, ErrorFields>() : this.#clientNames?.refusals;
-    this.#clientNames = { names, batch: replies.batch, refusals, state: 'used' };
+    this.#clientNames = { names, batch: replies.batch, isApart, refusals, state: 'used' };
     for (const [name, statement] of statementsForSql(this.#client)) {
       names.add(name);
       if (there?.has(name)) continue;
       const { server, first = server } = statement;
       const told = first.shape ?? server.shape;
-      const failing = isCompared ? new NameParse(this, name) : undefined;
+      const failing = isCompared && isApart ? new NameParse(this, name) : undefined;
       this.#prepareUnderClientName(name, definitionToReprepare(this.#readAlike(server), isCompared ? told : undefined), backend, failing);
       if (isCompared) this.#describe(Buffer.from(name, 'latin1'), (shape) => this.#compare(name, statement, told, shape), false);
       if (isApart) this.#skipSync();
@@ -565,15 +567,18 @@ export class ServerStatements {
     if (this.#clientNames?.state === 'awaited') {
       this.#clientNames.state = 'ready';
       this.#awaitsAll = false;
-      session.unsyncedBatch = NONE;
+      if (this.#clientNames.isApart) session.unsyncedBatch = NONE;
       for (const name of this.#clientNames.names) this.#client.used(name);
       if (!traits.listsPrepared) this.#closeRefused(this.#clientNames);
       return false;
     }
-    if (session.isUnsynced || session.status === 'E' || replies.copyIn) return false;
+    if (replies.missingSync !== 'none' || session.status === 'E' || replies.copyIn) return false;
+    const isPipelined = session.isUnsynced;
+    if (isPipelined && this.#clientNames?.batch === replies.batch) return false;
     this.#prepareUnderClientNames(backend, traits.listsPrepared, true);
     if (this.#clientNames !== undefined) this.#clientNames.state = 'awaited';
     this.#awaitsAll = true;
+    if (isPipelined) session.toBackend.insert(FLUSH);
     // The session keeps its backend meanwhile.
     session.unsyncedBatch = replies.batch;
     return true;
