@@ -33,6 +33,12 @@ export interface ClientReceiver {
   clientClosed(): void;
 }
 
+/** The client of a stream whose listeners have been set up. */
+const CLIENT = Symbol('client');
+interface Listening extends ClientStream {
+  [CLIENT]: ClientConnection;
+}
+
 /**
  * A client's socket. The login reads its messages one by one. After that a receiver gets all input, and uses the stream to
  * write and to pause the client. The listeners are set up once for both.
@@ -108,7 +114,7 @@ export class ClientConnection implements InputSource {
     this.#receiver = receiver;
     if (socket.closed) input.leave();
     else this.#input = input;
-    socket.on('drain', () => this.#receiver?.clientDrained());
+    socket.on('drain', this.#onDrain);
     if (socket.isPaused()) socket.resume();
     if (unread.length > 0) receiver.clientData(unread);
     if (socket.destroyed) receiver.clientClosed();
@@ -181,11 +187,29 @@ export class ClientConnection implements InputSource {
   }
 
   #listen(socket: ClientStream): void {
-    socket
+    Object.assign(socket, { [CLIENT]: this })
       .on('error', ignore)
-      .on('data', (chunk: Buffer) => this.#arrived(chunk))
-      .on('end', () => this.#ended())
-      .on('close', () => this.#closed());
+      .on('data', this.#onData)
+      .on('end', this.#onEnd)
+      .on('close', this.#onClose);
+  }
+
+  /* The listeners, the same functions for all clients: most of these are idle, and many. */
+
+  #onData(this: Listening, chunk: Buffer): void {
+    this[CLIENT].#arrived(chunk);
+  }
+
+  #onEnd(this: Listening): void {
+    this[CLIENT].#ended();
+  }
+
+  #onClose(this: Listening): void {
+    this[CLIENT].#closed();
+  }
+
+  #onDrain(this: Listening): void {
+    this[CLIENT].#receiver?.clientDrained();
   }
 
   #arrived(chunk: Buffer): void {

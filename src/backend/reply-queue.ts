@@ -12,7 +12,8 @@ export interface ReplyListener {
 }
 
 /** A power of two. Most clients send fewer requests at once. */
-const INITIAL_CAPACITY = 8;
+/** Enough for a Query; most clients are idle. */
+const INITIAL_CAPACITY = 4;
 /** A request's kind and disposition are stored as one small number. */
 const KIND_BITS = 4;
 const KIND_MASK = (1 << KIND_BITS) - 1;
@@ -61,12 +62,12 @@ export class ReplyQueue {
   #queries = 0;
   /** How many of the first requests do not end the batch being answered, as far as it has been searched. */
   #noEndBefore = 0;
-  /** Where the first request is in the two ring buffers. */
+  /** Where the first request is in the ring buffers. */
   #head = 0;
-  readonly #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
-  readonly #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+  #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
+  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
   /** Those of requests that have been removed stay until others take their places. */
-  readonly #counted: (Counted | undefined)[] = new Array(INITIAL_CAPACITY).fill(undefined);
+  #counted: (Counted | undefined)[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
   constructor(listener: ReplyListener) {
     this.#listener = listener;
@@ -364,16 +365,19 @@ export class ReplyQueue {
     this.skipping = this.length > 0 && this.#disposition(0) === Disposition.skip;
   }
 
-  /** The ring is full: the requests before the head, which are the last ones, go behind the others. */
+  /** The ring is full. */
   #grow(): void {
-    const capacity = this.#requests.length;
-    for (let i = 0; i < capacity; i += 1) {
-      const isBeforeHead = i < this.#head;
-      this.#requests.push(isBeforeHead ? (this.#requests[i] ?? 0) : 0);
-      this.#subjects.push(isBeforeHead ? this.#subjects[i] : undefined);
-      this.#counted.push(isBeforeHead ? this.#counted[i] : undefined);
-      if (isBeforeHead) this.#subjects[i] = undefined;
-    }
+    this.#requests = this.#doubled(this.#requests, 0);
+    this.#subjects = this.#doubled(this.#subjects, undefined);
+    this.#counted = this.#doubled(this.#counted, undefined);
+    this.#head = 0;
+  }
+
+  /** @returns the ring from its head on. An array that grows by itself would take three times as much memory */
+  #doubled<T>(ring: readonly T[], nothing: T): T[] {
+    const doubled = new Array<T>(2 * ring.length).fill(nothing);
+    for (let i = 0; i < ring.length; i += 1) doubled[i] = ring[(this.#head + i) % ring.length] as T;
+    return doubled;
   }
 }
 
