@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ServiceError } from '../src/errors.ts';
 import type { IdempotentRequest, OnceReply } from '../src/sql/idempotency.ts';
 import { keepResults } from '../src/sql/result-budget.ts';

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { AuditAction } from '../src/catalog/audit/records.ts';
 import type { KeyScope } from '../src/catalog/key-rows.ts';
 import type { Placement } from '../src/catalog/organization.ts';

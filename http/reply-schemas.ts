@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { ApiKey } from '../src/catalog/key-rows.ts';
 import type { RotatedKey } from '../src/catalog/keys.ts';
 import { type Config, isHost } from '../src/config.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { normalNetwork } from '../src/auth/tokens.ts';
 import { AUDIT_ACTIONS } from '../src/catalog/audit/records.ts';
 import { CHARACTER_RULES, EMAIL_MAX_BYTES, NAME_RULES, parseEmail } from '../src/catalog/organization.ts';

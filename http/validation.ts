@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ServiceError } from '../src/errors.ts';
 
 const MAX_ISSUES = 5;

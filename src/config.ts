@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** All settings, read once at the start. Only this file reads `process.env`. */
 export type Config = Readonly<z.output<typeof schema>>;

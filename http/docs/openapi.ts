@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
 import { LINES_TYPE } from '../headers.ts';
 import * as neon from '../neon/route.ts';

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isLosslessNumber } from 'lossless-json';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import { type ErrorFields, PostgresError } from '../../src/protocol/backend.ts';

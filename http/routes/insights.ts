@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { QUERIES_MAX, QUERY_ORDERS, type QueryStatistic } from '../../src/catalog/query-statistics.ts';
 import { percentile, type StoredUsage, USAGE_PERIODS } from '../../src/catalog/usage.ts';
 import { readerOf } from '../../src/placement/reader-role.ts';

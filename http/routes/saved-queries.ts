@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckPresent, noQuery, versionOf } from '../../src/catalog/saved-queries.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { keepResults } from '../../src/sql/result-budget.ts';

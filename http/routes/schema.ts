@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { readSchema } from '../../src/sql/schema.ts';
 import { CONDITIONAL_READ_HEADERS, ENTITY_TAG_HEADER, sendUnlessKnown } from '../entity-tags.ts';
 import { type Endpoint, endpoint, LEASE_ERRORS, type Operation, type RouteContext, timeoutOf } from '../operation.ts';

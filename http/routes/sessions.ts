@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { SESSION_STATES, type SessionSignal } from '../../src/router/sessions.ts';
 import { type Endpoint, endpoint, type Operation, type RouteContext } from '../operation.ts';
 import { sendJson } from '../replies.ts';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 import { BackupError } from '../backups/base-backup.ts';
 import { NAME_RULES, type Organization, type Placement, parseEmail } from '../catalog/organization.ts';
 import { type Config, ConfigError, isSecretSource, readConfig } from '../config.ts';

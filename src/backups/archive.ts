@@ -17,7 +17,7 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 import { hasCode, reasonOf } from '../system-errors.ts';
 import { BackupError, digestOf } from './base-backup.ts';
 

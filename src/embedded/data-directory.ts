@@ -4,7 +4,7 @@ import { chmod, chown, mkdir, readdir, readFile, readlink, realpath, rename, rm,
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 import { hasCode, reasonOf } from '../system-errors.ts';
 
 /** The path of a Unix socket may have 104 bytes on macOS and 108 on Linux, including a NUL. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod';
 import { endpointsOf } from '../../http/app.ts';
 import { createKeyRequest, noBody, noQuery, transactionRequest, updateKeyRequest } from '../../http/request-schemas.ts';
 import { exampleOf, schemaOf, validate } from '../../http/validation.ts';
