@@ -2,13 +2,19 @@ import { ServiceError } from '../errors.ts';
 import type { Sql } from './control-pool.ts';
 import type { ChangeOrganization, Organization } from './organization.ts';
 
-/** How long the pause of an organization `o` still lasts, in milliseconds by the control server's clock; null: it is not paused. */
+/** The time that a pause lasts which somebody has to end. No timer can wait for longer. */
+export const UNTIL_ENDED_MS = 2 ** 31 - 1;
+
+/**
+ * How long the pause of an organization `o` still lasts, in milliseconds by the control server's clock; null: it is not paused.
+ * At most {@link UNTIL_ENDED_MS}.
+ */
 export function pausedForMs(sql: Sql): ReturnType<Sql> {
-  return sql`case when o.paused_until > clock_timestamp() then
-    ceil(1000 * extract(epoch from o.paused_until - clock_timestamp()))::int end`;
+  return sql`case when o.paused_until = 'infinity' then ${UNTIL_ENDED_MS}::int when o.paused_until > clock_timestamp() then
+    least(${UNTIL_ENDED_MS}, ceil(1000 * extract(epoch from o.paused_until - clock_timestamp())))::int end`;
 }
 
-/** A pause of an organization. It ends by itself, so that no process has to be alive for that. */
+/** A pause of an organization. It ends by itself, so that no process has to be alive for that, or lasts until it is ended. */
 export interface Pause {
   readonly organizationId: string;
   /** Random: whoever knows it may end the pause. */
@@ -24,7 +30,7 @@ export class PauseRegistry {
   }
 
   /**
-   * Begins a pause that ends by itself after `forMs`.
+   * Begins a pause that ends by itself after `forMs`, unless that is {@link UNTIL_ENDED_MS}.
    * @throws ServiceError `not_found`, `invalid_request` if it is not in use, `organization_busy` if it is paused by somebody else
    */
   begin({ organizationId, token }: Pause, forMs: number): Promise<Organization> {
@@ -34,10 +40,12 @@ export class PauseRegistry {
       }
       const paused = await sql`
         update postern.organizations
-        set paused_by = ${token}, paused_until = clock_timestamp() + ${forMs}::int * interval '1 millisecond', revision = revision + 1
+        set paused_by = ${token}, revision = revision + 1, paused_until = case when ${forMs}::int = ${UNTIL_ENDED_MS}::int then 'infinity'
+          else clock_timestamp() + ${forMs}::int * interval '1 millisecond' end
         where id = ${organizationId} and coalesce(paused_until <= clock_timestamp(), true) returning id`;
-      if (paused.length === 0) throw busy(organizationId);
-      return organization;
+      if (paused.length > 0) return organization;
+      const [by] = await sql<{ token: string }[]>`select paused_by as token from postern.organizations where id = ${organizationId}`;
+      throw busy(organizationId, by?.token === OPERATOR_PAUSE);
     });
   }
 
@@ -72,6 +80,14 @@ export async function lockPause(sql: Sql, { organizationId, token }: Pause): Pro
   if (found === undefined) throw new ServiceError('organization_busy', `the pause of organization "${organizationId}" has ended too early`);
 }
 
-function busy(organizationId: string): ServiceError {
+/** The token of operators' pauses. */
+export const OPERATOR_PAUSE = 'operator';
+
+function busy(organizationId: string, isByOperator: boolean): ServiceError {
+  if (isByOperator) {
+    return new ServiceError('organization_busy', `organization "${organizationId}" is paused by an operator`, {
+      hint: 'RESUME at the console for operators ends the pause.',
+    });
+  }
   return new ServiceError('organization_busy', `organization "${organizationId}" is being cloned or moved`, { retryAfterS: 5 });
 }

@@ -2,6 +2,7 @@ import { digestApiKey, generateInvitation } from '../auth/tokens.ts';
 import { DONE } from '../catalog/audit/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { noOrganization, type Organization, type OrganizationStatus } from '../catalog/organization.ts';
+import { OPERATOR_PAUSE, UNTIL_ENDED_MS } from '../catalog/pauses.ts';
 import type { NewInvitation } from '../catalog/sign-ups.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { describeProcesses, type RunningProcess, StillRunningError } from '../placement/roles.ts';
@@ -11,10 +12,6 @@ import type { Tenant } from './lease.ts';
 
 /** The key that an organization has asked with. */
 type KeyActor = Omit<Actor, 'organizationId'>;
-
-const OPERATOR_PAUSE = 'operator';
-/** The longest that processes can wait for. */
-const PAUSE_MS = 2 ** 31 - 1;
 
 /** The result of a change to an organization. */
 export interface Changed {
@@ -91,15 +88,14 @@ export class Operator {
   }
 
   /**
-   * Has its clients wait for backends until {@link unpause}, or for 24 days. Transactions that run go on, and lose their backend when
-   * they end.
+   * Has its clients wait for backends until {@link unpause}. Transactions that run go on, and lose their backend when they end.
    * @returns false if an operator has paused it already
    * @throws ServiceError `not_found`; `invalid_request` if it is not in use; `organization_busy` while it is cloned or moved
    */
   async pause(organizationId: string, origin: Origin): Promise<boolean> {
     const pause = { organizationId, token: OPERATOR_PAUSE };
     try {
-      await this.#catalog.pauses.begin(pause, PAUSE_MS);
+      await this.#catalog.pauses.begin(pause, UNTIL_ENDED_MS);
     } catch (error) {
       if (await this.#catalog.pauses.isInForce(pause)) return false;
       throw error;

@@ -1,3 +1,5 @@
+import { UNTIL_ENDED_MS } from '../catalog/pauses.ts';
+
 /** A request for a backend of an organization that is paused. */
 export interface PausedRequest {
   /** Called when the pause has ended. */
@@ -5,12 +7,10 @@ export interface PausedRequest {
 }
 
 interface Pause {
-  timer: NodeJS.Timeout;
+  /** Undefined: it does not end by itself. */
+  timer: NodeJS.Timeout | undefined;
   readonly requests: Set<PausedRequest>;
 }
-
-/** The longest delay of a timer. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** The organizations that are paused, and the requests that wait for the end of their pauses. */
 export class Pauses {
@@ -25,7 +25,7 @@ export class Pauses {
   /** Begins a pause, or changes when it ends. @returns whether the organization was not paused before */
   set(organizationId: string, forMs: number): boolean {
     const known = this.#pauses.get(organizationId);
-    const timer = setTimeout(() => this.end(organizationId), Math.min(forMs, TIMER_MAX_MS)).unref();
+    const timer = forMs < UNTIL_ENDED_MS ? setTimeout(() => this.end(organizationId), forMs).unref() : undefined;
     if (known === undefined) {
       this.#pauses.set(organizationId, { timer, requests: new Set() });
       this.count += 1;
