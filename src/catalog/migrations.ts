@@ -336,6 +336,15 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index query_statistics_age on postern.query_statistics (last_seen);
     `,
   },
+  {
+    name: '017 audit of operators',
+    sql: `
+      -- Operators have a chain too, and are no organization: whoever deletes one deletes its head.
+      alter table postern.audit_heads drop constraint audit_heads_organization_id_fkey;
+      insert into postern.audit_heads (organization_id, seq, hash, kept_after_seq, kept_after_hash)
+      values ('operator', 0, sha256('operator'), 0, sha256('operator'));
+    `,
+  },
 ];
 
 /** A step may rewrite every entry of a long audit log. Other processes wait for it. */

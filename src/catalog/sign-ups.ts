@@ -193,6 +193,7 @@ async function deleteSignUp(sql: Sql, id: string): Promise<void> {
   // Failed logins may add entries. While the head is locked they cannot.
   await sql`select from postern.audit_heads where organization_id = ${id} for update`;
   await sql`delete from postern.audit_blocks where organization_id = ${id}`;
+  await sql`delete from postern.audit_heads where organization_id = ${id}`;
   await sql`delete from postern.organizations where id = ${id}`;
 }
 

@@ -1,5 +1,5 @@
 import type { AuditLog } from '../catalog/audit/log.ts';
-import type { AuditEvent, RecordedOutcome } from '../catalog/audit/records.ts';
+import { type AuditEvent, OPERATORS, type RecordedOutcome } from '../catalog/audit/records.ts';
 import type { UsageCounters } from '../catalog/usage.ts';
 import type { Actor, ObservationHandlers, Origin, Outcome } from '../observation.ts';
 import { QUERY_ACTIONS } from './metrics.ts';
@@ -19,7 +19,10 @@ const COMMITTED_ACTIONS: ReadonlySet<string> = new Set([
 /** They are repeated every few seconds by who watches, and change nothing. */
 const WATCHING_ACTIONS: ReadonlySet<string> = new Set(['sessions.list']);
 
-/** Records in the audit logs what organizations do, and failed logins to them. Observations without an organization are not recorded. */
+/**
+ * Records in the audit logs what organizations do, and failed logins to them; what operators do at their console, in a log of their own.
+ * Observations without an organization are not recorded.
+ */
 export function auditObserver(audit: Pick<AuditLog, 'append'>): ObservationHandlers {
   const record: Record = (observation, action, outcome, more) => {
     const { origin, actor } = observation;
@@ -44,6 +47,12 @@ export function auditObserver(audit: Pick<AuditLog, 'append'>): ObservationHandl
       // The throttle refuses without checking the key, and a client may cause any number of these. The failures before are recorded.
       if (observation.kind === 'too_many_login_failures') return;
       record(observation, 'login.failed', { status: 'error', sqlstate: observation.sqlstate });
+    },
+    'operator.opened'({ origin }) {
+      audit.append({ organizationId: OPERATORS, action: 'login', origin, outcome: recorded({ status: 'ok' }) });
+    },
+    'operator.command'({ origin, message: sql }) {
+      audit.append({ organizationId: OPERATORS, action: 'statement', origin, outcome: recorded({ status: 'ok' }), statement: { sql } });
     },
     'wire.session.opened'(observation) {
       record(observation, 'session.opened', { status: 'ok' });

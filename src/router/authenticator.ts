@@ -2,6 +2,7 @@ import { channelSecret, channelsOf } from '../auth/derived-secrets.ts';
 import { deriveVerifier, mockVerifiers, SCRAM_ITERATIONS, type ScramOffer, type ScramVerifier, sha256 } from '../auth/scram.ts';
 import { digestApiKey, inNetworks, isWellFormedApiKey, parseAddress } from '../auth/tokens.ts';
 import { readersPool } from '../backend/organization-pool.ts';
+import { OPERATORS } from '../catalog/audit/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { FormerKey, KeyEnd, Credential as KnownCredential } from '../catalog/credentials.ts';
 import type { Organization } from '../catalog/organization.ts';
@@ -39,7 +40,7 @@ interface AuthenticatorOptions {
 }
 
 /** The user of the console for operators. */
-export const OPERATOR = 'operator';
+export const OPERATOR = OPERATORS;
 
 /** The verifier of the operator's key. Its salt is the one that the user `operator` seems to have anyway. */
 export function operatorVerifier(key: string, secret: Buffer): Promise<ScramVerifier> {

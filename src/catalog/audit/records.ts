@@ -369,6 +369,9 @@ export interface RecordedOutcome {
   readonly durationMs: number | null;
 }
 
+/** Whose log has what operators do that is about no organization: their logins, and their commands. As they log in. */
+export const OPERATORS = 'operator';
+
 /** The names of what is recorded: calls over HTTP, and what happens at the wire door and by operators. */
 export const AUDIT_ACTIONS = [
   'auth.signup',
