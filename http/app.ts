@@ -154,7 +154,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   options.leaving?.addEventListener('abort', () => {
     for (const one of served) one.stopListening();
   });
-  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served, options.stopping);
+  closeGracefully(app, options.config, served, options.stopping);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
   refuseOtherHosts(app, isServedHost);
@@ -223,7 +223,7 @@ const LINGER_MS = 100;
  * Shutdown: once it is announced, every reply has `Connection: close`. On closing, no new connections are accepted, a moment later no
  * new requests, and every connection ends with its last pending reply, or after a timeout without it.
  */
-function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[], announced?: AbortSignal): void {
+function closeGracefully(app: FastifyInstance, config: Config, served: readonly Served[], announced?: AbortSignal): void {
   let ending = false;
   let closing = false;
   let deadline: NodeJS.Timeout | undefined;
@@ -233,6 +233,7 @@ function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readon
   };
   announced?.addEventListener('abort', announceEnd);
   app.addHook('preClose', async () => {
+    const { POSTERN_SHUTDOWN_TIMEOUT_MS: timeoutMs } = config;
     deadline = setTimeout(() => {
       for (const one of served) one.closeAll();
     }, timeoutMs);

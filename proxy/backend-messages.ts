@@ -408,8 +408,7 @@ export class BackendReplies implements ReplyListener {
       services.usage.answered(durationMs, this.#failure !== undefined, status === 'I');
       ANSWERED.durationMs = durationMs;
       services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, durationMs, services.tenant));
-      if (services.slowStatementMs !== undefined && durationMs >= services.slowStatementMs)
-        services.answeredSlowly?.(durationMs, isOfLastText);
+      if (durationMs >= services.slowStatementMs) services.answeredSlowly(durationMs, isOfLastText);
       this.#failure = undefined;
     }
     if (this.#effects !== undefined) this.#applyEffects(this.#effects);

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { inNetworks, parseAddress } from '../src/auth/tokens.ts';
+import type { RunningConfig } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import {
@@ -21,8 +22,8 @@ import {
   type ColumnType,
   consoleVersion,
   findTable,
-  isSetting,
   readTable,
+  settingChange,
   type TableData,
   type TableSources,
   tableNames,
@@ -39,6 +40,7 @@ interface OperatorConsoleOptions {
   /** From where operators may log in, as CIDR ranges; undefined: from this machine. */
   readonly networks: readonly string[] | undefined;
   readonly sources: TableSources;
+  readonly settings: RunningConfig;
   readonly operator: Operator;
   readonly cancelKeys: CancelKeys;
   readonly inputs: InputScheduler;
@@ -473,7 +475,7 @@ class ConsoleSession implements ClientReceiver {
         this.#status = 'I';
         return undefined;
       case 'set':
-        set(command.setting, command.value);
+        await this.#set(command.setting, command.value);
         return undefined;
       case 'reload':
         observe({ name: 'operator.command', origin, message: 'RELOAD' });
@@ -501,6 +503,21 @@ class ConsoleSession implements ClientReceiver {
     const parameter = parameterNamed(command.what);
     if (parameter !== undefined) return { columns, rows: [[PARAMETERS.get(parameter) ?? '']] };
     return readTable(command.what, command.options, this.#options.sources);
+  }
+
+  /** @throws ServiceError 22023 for a value that would need more than to be noted, 55P02, 42704 */
+  async #set(setting: string, value: string): Promise<void> {
+    const { sources, settings, observe } = this.#options;
+    const name = setting.toLowerCase();
+    if (SETTABLE.has(name)) {
+      if (SETTABLE.get(name)?.test(value) !== false) return;
+      throw new ServiceError('invalid_request', `invalid value for parameter "${setting}": "${value}"`, {
+        hint: `It is ${PARAMETERS.get(name) ?? 'on'} here.`,
+      });
+    }
+    const change = settingChange(name, value, settings);
+    observe({ name: 'operator.command', origin: this.#origin, message: `SET ${change.setting} = '${change.value}'` });
+    await sources.activity.set(change.setting, change.value);
   }
 
   /** @throws ServiceError 3D000 */
@@ -573,24 +590,6 @@ function parameterNamed(name: string): string | undefined {
   return [...PARAMETERS.keys()].find((parameter) => parameter.toLowerCase() === name);
 }
 
-/** @throws ServiceError 22023 for a value that would need more than to be noted, 55P02, 42704 */
-function set(setting: string, value: string): void {
-  const name = setting.toLowerCase();
-  if (SETTABLE.has(name)) {
-    if (SETTABLE.get(name)?.test(value) !== false) return;
-    throw new ServiceError('invalid_request', `invalid value for parameter "${setting}": "${value}"`, {
-      hint: `It is ${PARAMETERS.get(name) ?? 'on'} here.`,
-    });
-  }
-  if (isSetting(name)) {
-    throw new ServiceError('invalid_request', `parameter "${setting}" cannot be changed now`, {
-      sqlstate: '55P02',
-      hint: 'It is read when the service starts.',
-    });
-  }
-  throw new ServiceError('not_found', `unrecognized configuration parameter "${setting}"`);
-}
-
 function unknownTable(what: string): ServiceError {
   return new ServiceError('invalid_request', `there is no SHOW ${what.toUpperCase().slice(0, 64)}`, {
     sqlstate: '42601',
@@ -617,6 +616,7 @@ function help(database: ConsoleDatabase): string {
     'KILL <organization>',
     'KILL_CLIENT <id or ptr>',
     'RELOAD',
+    'SET <setting> = <value>',
   ];
   return ['', ...tables, ...(database === 'postern' ? ours : []), ...commands].join('\n\t');
 }

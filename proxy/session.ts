@@ -122,7 +122,6 @@ class Session implements SessionServices, ReachableSession {
   readonly router: Router;
   readonly tenant: Tenant;
   readonly observe: Observe;
-  readonly slowStatementMs: number;
   readonly #client: ClientConnection;
   readonly #origin: Origin;
   readonly #shared: OrganizationSessions;
@@ -140,7 +139,6 @@ class Session implements SessionServices, ReachableSession {
     this.statementMemory = shared.statementMemory;
     this.firstOptions = shared.firstOptions;
     this.bufferBudget = new BufferBudget(context.messageBudget, tenant.limitsId);
-    this.slowStatementMs = context.slow.afterMs;
     this.#client = client;
     this.router = context.router;
     this.tenant = tenant;
@@ -236,6 +234,10 @@ class Session implements SessionServices, ReachableSession {
 
   terminate(): void {
     this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
+  }
+
+  get slowStatementMs(): number {
+    return this.#context.slow.afterMs;
   }
 
   answeredSlowly(durationMs: number, isOfLastText: boolean): void {

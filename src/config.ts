@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import * as z from 'zod';
 
-/** All settings, read once at the start. Only this file reads `process.env`. */
+/** All settings, read once at the start; operators change some of them later: {@link RunningConfig}. Only this file reads `process.env`. */
 export type Config = Readonly<z.output<typeof schema>>;
 
 /** A setting is invalid; the message is one line that names the variable. */
@@ -139,6 +139,9 @@ const schema = z.object({
   POSTERN_LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 });
 
+/** The names of all settings. */
+export const SETTING_NAMES = Object.keys(schema.shape) as readonly (keyof Config)[];
+
 /**
  * @param environment usually `process.env`; an empty value counts as unset
  * @throws ConfigError naming the first variable with a bad value
@@ -171,6 +174,57 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     }
   }
   return Object.freeze(config);
+}
+
+/** The settings that may change while the service runs: who follows one reads it each time, or is told. */
+const CHANGEABLE = [
+  'POSTERN_SIGNUP',
+  'POSTERN_SIGNUPS_PER_HOUR',
+  'POSTERN_REFUSALS_PER_MINUTE',
+  'POSTERN_STATEMENT_TIMEOUT_MS',
+  'POSTERN_STATEMENT_TIMEOUT_MAX_MS',
+  'POSTERN_WIRE_STATEMENT_TIMEOUT_MS',
+  'POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS',
+  'POSTERN_QUEUE_TIMEOUT_MS',
+  'POSTERN_BACKEND_IDLE_MS',
+  'POSTERN_LOGIN_TIMEOUT_MS',
+  'POSTERN_DRAIN_MS',
+  'POSTERN_SHUTDOWN_TIMEOUT_MS',
+  'POSTERN_REPLACE_TIMEOUT_MS',
+  'POSTERN_SLOW_STATEMENT_MS',
+] as const satisfies readonly (keyof Config)[];
+
+export type ChangeableSetting = (typeof CHANGEABLE)[number];
+
+export function isChangeable(name: string): name is ChangeableSetting {
+  return CHANGEABLE.some((setting) => setting === name);
+}
+
+/** @throws ConfigError with what the value must be, without the name */
+export function parseSetting(name: ChangeableSetting, text: string): string | number {
+  const { success, data, error } = schema.shape[name].safeParse(text);
+  if (success) return data;
+  throw new ConfigError(error.issues[0]?.message ?? 'is not valid');
+}
+
+/** The settings of a service that runs. */
+export class RunningConfig {
+  /** As they are now: those that are {@link isChangeable} may be others the next time they are read. */
+  readonly config: Config;
+  /** As the service was started with. */
+  readonly initial: Config;
+  readonly #values: Record<string, unknown>;
+
+  constructor(initial: Config) {
+    this.initial = initial;
+    this.#values = { ...initial };
+    this.config = this.#values as Config;
+  }
+
+  /** @param text as in the environment @throws ConfigError */
+  change(name: ChangeableSetting, text: string): void {
+    this.#values[name] = parseSetting(name, text);
+  }
 }
 
 const SECRET_MAX_BYTES = 16_384;

@@ -15,10 +15,10 @@ import { OperatorConsole } from '../proxy/operator-console.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { isFrom } from './auth/tokens.ts';
 import type { Pool } from './backend/pool.ts';
-import { openBackups } from './backups/backups.ts';
+import { listBackups, openBackups } from './backups/backups.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { UsageCounters } from './catalog/usage.ts';
-import type { Config } from './config.ts';
+import { type Config, RunningConfig } from './config.ts';
 import { DiskSpace } from './embedded/disk-space.ts';
 import { openPostgres } from './embedded/embedded.ts';
 import { ServiceError } from './errors.ts';
@@ -65,7 +65,7 @@ export interface Service {
   readonly router: Router;
   readonly signUps: SignUps;
   readonly operator: Operator;
-  /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
+  /** Reads the TLS files and the URLs of the clusters again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
   /** The pool of a cluster, which is told of the backend sessions of other workers; undefined while the cluster is not open. */
   pool(cluster: string): Pick<Pool, 'giveUpUnused' | 'giveUpNext' | 'settle'> | undefined;
@@ -90,7 +90,9 @@ const READY_TIMEOUT_MS = 2_000;
  * @param observer in addition to metrics and audit
  * @throws ConfigError, EmbeddedError, ClusterError: the message is one line for the person who starts the service
  */
-export async function startService(config: Config, observer: Observer, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
+export async function startService(initial: Config, observer: Observer, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
+  const settings = new RunningConfig(initial);
+  const { config } = settings;
   const startedAt = performance.now();
   const log = fanOut(observer);
   if (shared === undefined) await tryPorts(config);
@@ -126,7 +128,7 @@ export async function startService(config: Config, observer: Observer, { console
     opened.push(() => catalog.close());
     counters = catalog.usage.counters;
 
-    const slow = new SlowStatements(config.POSTERN_SLOW_STATEMENT_MS, log);
+    const slow = new SlowStatements(config, log);
     const observe = fanOut(
       observer,
       slow.handlers,
@@ -178,8 +180,12 @@ export async function startService(config: Config, observer: Observer, { console
       catalog,
       clusters,
       placements: new NewPlacements(clusters, catalog.clusters, config.POSTERN_PLACEMENT),
-      mode: config.POSTERN_SIGNUP,
-      signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
+      get mode() {
+        return config.POSTERN_SIGNUP;
+      },
+      get signupsPerHour() {
+        return config.POSTERN_SIGNUPS_PER_HOUR;
+      },
       observe,
     });
     const operator = new Operator(catalog, clusters);
@@ -189,7 +195,9 @@ export async function startService(config: Config, observer: Observer, { console
     undoInterruptedMoves(new InterruptedMoves({ catalog, clusters, observe }), observe, opened);
 
     const refusals = new RefusalLimit({
-      perMinute: config.POSTERN_REFUSALS_PER_MINUTE,
+      get perMinute() {
+        return config.POSTERN_REFUSALS_PER_MINUTE;
+      },
       observe,
       share: (address) => catalog.failures.happened('refusal', address),
     });
@@ -197,18 +205,23 @@ export async function startService(config: Config, observer: Observer, { console
     const multiplexers = new Multiplexers(sharingLimits(config));
     const sessions = new Sessions(catalog.processes);
     let http: FastifyInstance | undefined;
-    const reload = () => reloadTls(tls, http, observe);
+    const reload = () => {
+      reloadTls(tls, http, observe);
+      void served.reload();
+    };
     const activity = new Activity(sessions, {
       clusters: () => served.opened(),
       counters: catalog.usage.counters,
-      reload: () => {
-        reload();
-        void served.refresh();
+      reload,
+      set(setting, value) {
+        settings.change(setting, value);
+        shared?.set(setting, value);
       },
     });
     const operatorConsole = new OperatorConsole({
       networks: config.POSTERN_OPERATOR_NETWORKS,
-      sources: { config, catalog, clusters, activity },
+      sources: { config, catalog, clusters, activity, backups: () => listBackups(config.POSTERN_BACKUP_DIR) },
+      settings,
       operator,
       cancelKeys: router.cancelKeys,
       inputs: clusters.inputs,
@@ -369,10 +382,16 @@ function createWireServer(
     ...parts,
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
     ...(proxies === undefined ? {} : { isProxy: isFrom(proxies) }),
-    loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     ...limits,
-    statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
-    idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
+    get loginTimeoutMs() {
+      return config.POSTERN_LOGIN_TIMEOUT_MS;
+    },
+    get statementTimeoutMs() {
+      return config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS;
+    },
+    get idleInTransactionTimeoutMs() {
+      return config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS;
+    },
   });
 }
 

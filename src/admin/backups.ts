@@ -1,12 +1,14 @@
 import { realpath } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { Archive, type BaseBackup, nameOf, SEGMENT_BYTES } from '../backups/archive.ts';
+import { Archive } from '../backups/archive.ts';
 import {
   archiveOf,
   type BackedUpServer,
   backedUpServer,
   createBackup,
+  type DescribedArchive,
+  describeArchive,
   pruneBackups,
   systemIdentifierOf,
   trialFolder,
@@ -45,7 +47,7 @@ export function backupCommands(config: Config, system?: string): BackupCommands 
     },
     async list(isJson) {
       const archives = system === undefined ? await Archive.all(dir) : [new Archive(dir, system)];
-      const servers = await Promise.all(archives.map(describe));
+      const servers = await Promise.all(archives.map(describeArchive));
       if (isJson) return JSON.stringify(servers, undefined, 2);
       return servers.length === 0 ? 'there are no backups' : servers.map(tableOf).join('\n\n');
     },
@@ -101,42 +103,9 @@ async function find(dir: string, dataDir: string, system: string | undefined): P
   throw new BackupError(`${dir} has backups of several servers: name one of ${known} by --system`);
 }
 
-interface Described {
-  readonly system: string;
-  /** Undefined: nothing can be restored. */
-  readonly restorableFrom: string | undefined;
-  readonly bytes: number;
-  readonly backups: readonly (Pick<BaseBackup, 'time' | 'ended' | 'bytes' | 'timeline' | 'major' | 'hasSecret'> & {
-    readonly verified: string | null;
-    readonly walBytes: number;
-    /** The WAL that is needed is there. */
-    readonly isUsable: boolean;
-    readonly lastSegment: string | null;
-  })[];
-}
-
-async function describe(archive: Archive): Promise<Described> {
-  const bases = await archive.bases();
-  const backups = await Promise.all(
-    bases.map(async (base) => {
-      const { time, ended, bytes, timeline, major, hasSecret, verified } = base;
-      const segments = await archive.segmentsAfter(base);
-      const last = segments.at(-1);
-      return {
-        ...{ time, ended, bytes, timeline, major, hasSecret, verified: verified ?? null },
-        walBytes: segments.length * SEGMENT_BYTES,
-        isUsable: segments.length > 0,
-        lastSegment: last === undefined ? null : nameOf({ ...last, isPartial: false }),
-      };
-    }),
-  );
-  const restorableFrom = backups.find(({ isUsable }) => isUsable)?.ended;
-  return { system: archive.systemIdentifier, restorableFrom, bytes: await archive.bytes(), backups };
-}
-
 const HEADINGS = ['BACKUP', 'WHOLE', 'MB', 'WAL MB', 'VERIFIED'];
 
-function tableOf({ system, restorableFrom, backups }: Described): string {
+function tableOf({ system, restorableFrom, backups }: DescribedArchive): string {
   const rows = backups.map(({ time, ended, bytes, walBytes, verified, isUsable }) => [
     time,
     ended,

@@ -21,7 +21,7 @@ import { Terminations } from './termination.ts';
 const UNUSED_MS = 100;
 
 export interface PoolLimits extends PoolFairnessLimits {
-  /** How long a request may wait for a backend. */
+  /** How long a request may wait for a backend. This and the next may change. */
   readonly queueTimeoutMs: number;
   /** How long an unused backend is kept. */
   readonly idleMs: number;
@@ -62,7 +62,7 @@ export class Pool {
     this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#opener = new BackendOpener(limits.permits, this.#closing.signal);
-    this.#queueTimeout = new QueueTimeout(limits.queueTimeoutMs, {
+    this.#queueTimeout = new QueueTimeout(limits, {
       all: () => this.#fairness.pools.values(),
       fail: (own, error) => this.#settle(own, error),
     });
@@ -585,18 +585,30 @@ interface TimedQueues {
 
 /** Ends waits for a backend that last too long. One timer, for who has waited longest, is set while anybody waits. */
 class QueueTimeout {
-  readonly #timeoutMs: number;
+  readonly #limits: Pick<PoolLimits, 'queueTimeoutMs'>;
   readonly #queues: TimedQueues;
   #timer: NodeJS.Timeout | undefined;
+  /** What the timer was set by. */
+  #timeoutMs = 0;
 
-  constructor(timeoutMs: number, queues: TimedQueues) {
-    this.#timeoutMs = timeoutMs;
+  /** @param limits of which the timeout may change */
+  constructor(limits: Pick<PoolLimits, 'queueTimeoutMs'>, queues: TimedQueues) {
+    this.#limits = limits;
     this.#queues = queues;
   }
 
   /** Called when somebody has begun to wait. */
   start(): void {
-    this.#timer ??= setTimeout(() => this.#passed(), this.#timeoutMs).unref();
+    if (this.#timer !== undefined && this.#timeoutMs === this.#limits.queueTimeoutMs) return;
+    if (this.#timer === undefined) this.#set(this.#limits.queueTimeoutMs);
+    else this.#passed();
+  }
+
+  #set(ms: number): void {
+    // A client that began to wait meanwhile may have set the timer, for a later time. A timer may fire slightly early.
+    clearTimeout(this.#timer);
+    this.#timeoutMs = this.#limits.queueTimeoutMs;
+    this.#timer = setTimeout(() => this.#passed(), Math.max(1, ms)).unref();
   }
 
   close(): void {
@@ -604,17 +616,16 @@ class QueueTimeout {
   }
 
   #passed(): void {
+    clearTimeout(this.#timer);
     this.#timer = undefined;
-    const oldest = performance.now() - this.#timeoutMs;
+    const { queueTimeoutMs } = this.#limits;
+    const oldest = performance.now() - queueTimeoutMs;
     let next = Number.POSITIVE_INFINITY;
     for (const own of [...this.#queues.all()]) {
-      while (own.waitingSince <= oldest) this.#queues.fail(own, timedOut(own, this.#timeoutMs));
+      while (own.waitingSince <= oldest) this.#queues.fail(own, timedOut(own, queueTimeoutMs));
       next = Math.min(next, own.waitingSince);
     }
-    if (next === Number.POSITIVE_INFINITY) return;
-    // A client that began to wait meanwhile may have set the timer, for a later time. A timer may fire slightly early.
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#passed(), Math.max(1, next - oldest)).unref();
+    if (next !== Number.POSITIVE_INFINITY) this.#set(next - oldest);
   }
 }
 

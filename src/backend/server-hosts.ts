@@ -38,7 +38,7 @@ class StandbyError extends Error {
 export class ServerHosts {
   readonly all: readonly HostAddress[];
   readonly #target: SessionTarget;
-  readonly #open: (address: HostAddress) => Promise<HostSession>;
+  #open: (address: HostAddress) => Promise<HostSession>;
   readonly #connections = new Set<Duplex>();
   #current: HostAddress;
   #isFound = false;
@@ -67,6 +67,11 @@ export class ServerHosts {
 
   isInUse({ host, port }: HostAddress): boolean {
     return this.#current.host === host && this.#current.port === port;
+  }
+
+  /** Logs in as the others do from now on. @param others the same hosts */
+  openAs(others: ServerHosts): void {
+    this.#open = others.#open;
   }
 
   /** A socket to the host in use, for a driver that connects it. */

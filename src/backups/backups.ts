@@ -6,6 +6,7 @@ import type { Config } from '../config.ts';
 import { startOf } from '../embedded/data-directory.ts';
 import { type BackingPostgres, startEmbedded } from '../embedded/embedded.ts';
 import { stopOrphan } from '../embedded/postmaster.ts';
+import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { textOf } from '../protocol/backend.ts';
@@ -455,3 +456,60 @@ const DAY_MS = 86_400_000;
 export function pruneBackups(archive: Archive, { POSTERN_BACKUP_KEEP_DAYS: days }: Config): Promise<number | undefined> {
   return archive.prune(new Date(Date.now() - days * DAY_MS));
 }
+
+/** The base backups of a server. */
+export interface DescribedArchive {
+  /** The server's system identifier. */
+  readonly system: string;
+  /** Undefined: nothing can be restored. */
+  readonly restorableFrom: string | undefined;
+  readonly bytes: number;
+  /** The earliest first. */
+  readonly backups: readonly DescribedBackup[];
+}
+
+interface DescribedBackup extends Pick<BaseBackup, 'time' | 'ended' | 'bytes' | 'timeline' | 'major' | 'hasSecret'> {
+  readonly verified: string | null;
+  readonly walBytes: number;
+  /** The WAL that is needed is there. */
+  readonly isUsable: boolean;
+  readonly lastSegment: string | null;
+}
+
+export async function describeArchive(archive: Archive): Promise<DescribedArchive> {
+  const backups = await Promise.all((await archive.bases()).map((base) => describeBackup(archive, base)));
+  const restorableFrom = backups.find(({ isUsable }) => isUsable)?.ended;
+  return { system: archive.systemIdentifier, restorableFrom, bytes: await archive.bytes(), backups };
+}
+
+async function describeBackup(archive: Archive, base: BaseBackup): Promise<DescribedBackup> {
+  const { time, ended, bytes, timeline, major, hasSecret, verified } = base;
+  const segments = await archive.segmentsAfter(base);
+  const last = segments.at(-1);
+  return {
+    ...{ time, ended, bytes, timeline, major, hasSecret, verified: verified ?? null },
+    walBytes: segments.length * SEGMENT_BYTES,
+    isUsable: segments.length > 0,
+    lastSegment: last === undefined ? null : nameOf({ ...last, isPartial: false }),
+  };
+}
+
+/**
+ * The base backups in a folder, each with the system identifier of its server.
+ * @param dir undefined: no backups are made
+ * @throws ServiceError 58030 while the folder cannot be read
+ */
+export async function listBackups(dir: string | undefined): Promise<(DescribedBackup & { readonly system: string })[]> {
+  if (dir === undefined) return [];
+  const archives = await Archive.all(dir).catch((cause: unknown) => {
+    throw new ServiceError('not_ready', textOf(cause), { sqlstate: IO_ERROR, cause });
+  });
+  const described = archives.map(async (archive) => {
+    const bases = await archive.bases();
+    const { systemIdentifier: system } = archive;
+    return Promise.all(bases.map(async (base) => ({ system, ...(await describeBackup(archive, base)) })));
+  });
+  return (await Promise.all(described)).flat();
+}
+
+const IO_ERROR = '58030';

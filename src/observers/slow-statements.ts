@@ -1,19 +1,25 @@
 import { recordStatement } from '../catalog/audit/records.ts';
+import type { Config } from '../config.ts';
 import type { ObservationHandlers, Observe } from '../observation.ts';
 
 /** A longer text is not hashed, because that would keep other clients waiting. */
 const HASHED_MAX_CHARACTERS = 8_192;
 
+type SlowStatementConfig = Pick<Config, 'POSTERN_SLOW_STATEMENT_MS'>;
+
 /** Tells of statements that take long: whose they are, for how long they ran, and a hash of their text. Never the text. */
 export class SlowStatements {
-  /** Statements that take so long are slow; infinite: none is. */
-  readonly afterMs: number;
+  readonly #config: SlowStatementConfig;
   readonly #observe: Observe;
 
-  /** @param afterMs 0: none is slow */
-  constructor(afterMs: number, observe: Observe) {
-    this.afterMs = afterMs === 0 ? Number.POSITIVE_INFINITY : afterMs;
+  constructor(config: SlowStatementConfig, observe: Observe) {
+    this.#config = config;
     this.#observe = observe;
+  }
+
+  /** Statements that take so long are slow; infinite: none is. */
+  get afterMs(): number {
+    return this.#config.POSTERN_SLOW_STATEMENT_MS || Number.POSITIVE_INFINITY;
   }
 
   /** Requests over HTTP that ran SQL. The wire door tells of its own. */

@@ -262,7 +262,9 @@ async function describeCluster(
     allowXpath,
     programs,
     secret,
-    login: (login) => ({ ...inUse({ host, port, hosts }), ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
+    login(this: Cluster, login) {
+      return { ...inUse({ host, port, hosts }), ssl: this.ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login };
+    },
   };
 }
 

@@ -5,7 +5,7 @@ import type { ControlConnection } from '../catalog/control-pool.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
-import { type AdminLogin, isNotUpYet, type RoleLogin, sessionConfig, type TlsFiles } from './admin-connection.ts';
+import { type AdminLogin, addressOf, isNotUpYet, type RoleLogin, sessionConfig, type TlsFiles } from './admin-connection.ts';
 import type { SharedFacts } from './shared-database.ts';
 
 /** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
@@ -49,8 +49,32 @@ export interface Cluster extends SharedFacts {
 }
 
 /** How the platform role logs in to a server's control database: the service's own, or one without tables on the other servers. */
-export function controlConnection({ host, port, hosts, ssl, platform, controlDatabase }: Cluster): ControlConnection {
-  return { host, port, hosts, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
+export function controlConnection(cluster: Cluster): AdminLogin & ControlConnection {
+  const { host, port, hosts, controlDatabase: database } = cluster;
+  return {
+    ...{ host, port, hosts, database },
+    get user() {
+      return cluster.platform.user;
+    },
+    get password() {
+      return cluster.platform.password;
+    },
+    get ssl() {
+      return cluster.ssl ?? false;
+    },
+  };
+}
+
+/**
+ * Has sessions that are opened from now on log in as the server's URL says now: with another role, password or files for TLS.
+ * @param found what was found by that URL
+ * @returns false if it names other hosts: nothing has changed
+ */
+export function renewLogin(cluster: Cluster, { host, port, hosts, platform, superuser, ssl, tlsFiles }: Cluster): boolean {
+  if (addressOf(cluster) !== addressOf({ host, port, hosts })) return false;
+  Object.assign(cluster, { platform, ssl, tlsFiles, superuser: superuser && { ...superuser, hosts: cluster.hosts } });
+  if (hosts !== undefined) cluster.hosts?.openAs(hosts);
+  return true;
 }
 
 /** The platform role's sessions in each database. A session is used only for the duration of a statement. */
@@ -126,8 +150,8 @@ function openPool({ host, port, hosts, ssl, platform }: Cluster, database: strin
 }
 
 async function lend<Result>(cluster: Cluster, pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
-  // Its next session is opened where the server is now.
-  if (cluster.hosts !== undefined) Object.assign(pool.options, cluster.hosts.current);
+  // Its next session is opened where the server is now, and as its URL says now.
+  Object.assign(pool.options, cluster.hosts?.current, cluster.platform, { ssl: cluster.ssl ?? false });
   const session = await acquire(pool).catch((error: unknown) => {
     throw asServiceError(error);
   });

@@ -56,8 +56,8 @@ export class SignUps {
   readonly #catalog: Catalog;
   readonly #clusters: Clusters;
   readonly #placements: NewPlacements;
-  readonly #mode: SignUpsOptions['mode'];
-  readonly #signupsPerHour: number | undefined;
+  /** Operators may change it. */
+  readonly #policy: Pick<SignUpsOptions, 'mode' | 'signupsPerHour'>;
   readonly #observe: Observe;
   readonly #refused = new SignUpLimitCache();
   /** Ids of sign-ups that have not been answered yet. */
@@ -67,12 +67,12 @@ export class SignUps {
   /** Ids of failed sign-ups, perhaps already active, that the control database still records as this process's. */
   readonly #abandoned = new Set<string>();
 
-  constructor({ catalog, clusters, placements, mode, signupsPerHour, observe }: SignUpsOptions) {
+  constructor(options: SignUpsOptions) {
+    const { catalog, clusters, placements, observe } = options;
+    this.#policy = options;
     this.#catalog = catalog;
     this.#clusters = clusters;
     this.#placements = placements;
-    this.#mode = mode;
-    this.#signupsPerHour = signupsPerHour;
     this.#observe = observe;
   }
 
@@ -93,7 +93,7 @@ export class SignUps {
       this.#underWay.add(id);
       try {
         // The attempt counts once.
-        const recorded = await this.#record({ ...signUp, signupsPerHour: counted ? undefined : this.#signupsPerHour }, origin);
+        const recorded = await this.#record({ ...signUp, signupsPerHour: counted ? undefined : this.#policy.signupsPerHour }, origin);
         counted ??= recorded;
         const organization = await this.#complete(id, placement, async () => {
           await this.#provision(id, placement);
@@ -175,8 +175,9 @@ export class SignUps {
 
   /** @returns the digest of the invitation, where one is needed */
   #invitation(invite: string | undefined): Buffer | undefined {
-    if (this.#mode === 'open') return undefined;
-    if (this.#mode === 'closed') {
+    const { mode } = this.#policy;
+    if (mode === 'open') return undefined;
+    if (mode === 'closed') {
       throw new ServiceError('signup_closed', 'sign-up is closed: only the operator can create an organization', {
         hint: 'Ask the operator: postern admin org create.',
       });

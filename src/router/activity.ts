@@ -1,5 +1,6 @@
 import { organizationOfPool } from '../backend/organization-pool.ts';
 import { TOTALS, type UsageCounters } from '../catalog/usage.ts';
+import type { ChangeableSetting } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import type { ServedCluster } from './served-cluster.ts';
@@ -88,7 +89,8 @@ type Request =
   | { readonly name: 'end'; readonly organizationId?: string; readonly number?: number; readonly sessionId?: string | undefined }
   /** Undefined: of all organizations. */
   | { readonly name: 'reconnect'; readonly organizationId?: string | undefined }
-  | { readonly name: 'reload' };
+  | { readonly name: 'reload' }
+  | { readonly name: 'set'; readonly setting: ChangeableSetting; readonly value: string };
 
 interface ActivityParts {
   readonly sessions: Sessions;
@@ -97,6 +99,8 @@ interface ActivityParts {
   readonly counters: UsageCounters;
   /** Reads files again that may have changed. */
   readonly reload: () => void;
+  /** Changes a setting. */
+  readonly set: (setting: ChangeableSetting, value: string) => void;
 }
 
 /** What the clients of all organizations do, in all processes of the service together, and what operators do to them. */
@@ -179,6 +183,11 @@ export class Activity {
     await this.#count({ name: 'reload' });
   }
 
+  /** Changes a setting until the service is started again. @param value one that it may have @throws ServiceError `not_ready` */
+  async set(setting: ChangeableSetting, value: string): Promise<void> {
+    await this.#count({ name: 'set', setting, value });
+  }
+
   /** How many backends an organization has in use. @throws ServiceError `not_ready` */
   async busyBackends(organizationId: string | undefined): Promise<number> {
     const pools = (await this.#report('pools')).filter(
@@ -235,6 +244,9 @@ class OwnActivity {
         return String(this.#reconnect(request.organizationId));
       case 'reload':
         this.#parts.reload();
+        return '1';
+      case 'set':
+        this.#parts.set(request.setting, request.value);
         return '1';
     }
   }

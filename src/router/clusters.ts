@@ -162,6 +162,15 @@ export class Clusters {
     return this.#reading;
   }
 
+  /**
+   * Reads the table again, and the URLs of the clusters: passwords and files for TLS may be others. The default one's cannot change while
+   * the process runs.
+   */
+  async reload(): Promise<void> {
+    await this.refresh();
+    await Promise.all([...this.#others.values()].map((opening) => opening.renew()));
+  }
+
   async close(): Promise<void> {
     this.#stop.abort();
     this.#options.catalog.clusters.listen(() => {});
@@ -238,6 +247,28 @@ class ClusterOpening {
     return this.#cluster;
   }
 
+  /** Has a cluster that is open log in as its URL says now. If it cannot, it goes on as before. */
+  async renew(): Promise<void> {
+    if (this.#cluster === undefined) return;
+    try {
+      const found = await this.#find();
+      if (this.#stop.signal.aborted || this.#cluster.renewLogin(found)) return;
+      this.#warn('has other hosts in its URL now: they are used when the service is started again');
+    } catch (error) {
+      if (!this.#stop.signal.aborted) this.#warn(`has a URL that cannot be used, and goes on with the former one: ${textOf(error)}`);
+    }
+  }
+
+  /** @throws ConfigError, ClusterError, Error when it is another server */
+  async #find(): Promise<Cluster> {
+    const { name, urlSource, systemIdentifier } = this.row;
+    const cluster = await this.#prepare(name, readSecret(urlSource ?? ''));
+    // It is not known of a server of a former time, which has that of the one it was restored from.
+    if (systemIdentifier !== null && (cluster.systemIdentifier ?? systemIdentifier) !== systemIdentifier)
+      throw new Error('it is another server than the one that was added');
+    return cluster;
+  }
+
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#cluster?.close();
@@ -254,11 +285,7 @@ class ClusterOpening {
 
   async #try(): Promise<void> {
     try {
-      const { name, urlSource, systemIdentifier } = this.row;
-      const cluster = await this.#prepare(name, readSecret(urlSource ?? ''));
-      // It is not known of a server of a former time, which has that of the one it was restored from.
-      if (systemIdentifier !== null && (cluster.systemIdentifier ?? systemIdentifier) !== systemIdentifier)
-        throw new Error('it is another server than the one that was added');
+      const cluster = await this.#find();
       if (this.#stop.signal.aborted) return;
       this.#cluster = new ServedCluster(cluster, this.#options);
       this.#options.changed(this.#cluster);

@@ -1,7 +1,16 @@
 import { organizationOfPool } from '../backend/organization-pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
-import { type Config, readConfig } from '../config.ts';
+import {
+  type ChangeableSetting,
+  type Config,
+  ConfigError,
+  isChangeable,
+  parseSetting,
+  type RunningConfig,
+  readConfig,
+  SETTING_NAMES,
+} from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { readerOf } from '../placement/reader-role.ts';
 import { packageVersion } from '../runtime/package-folder.ts';
@@ -26,6 +35,22 @@ export interface TableSources {
   readonly catalog: Pick<Catalog, 'organizations' | 'clusters'>;
   readonly clusters: Clusters;
   readonly activity: Activity;
+  /** Of the embedded server. @throws ServiceError while their folder cannot be read */
+  readonly backups: () => Promise<readonly ShownBackup[]>;
+}
+
+/** A base backup. Times are RFC 3339. */
+interface ShownBackup {
+  /** Of the server. */
+  readonly system: string;
+  readonly time: string;
+  readonly ended: string;
+  readonly verified: string | null;
+  readonly bytes: number;
+  readonly walBytes: number;
+  readonly isUsable: boolean;
+  readonly timeline: number;
+  readonly major: number;
 }
 
 interface Table {
@@ -319,6 +344,19 @@ const TABLES: Readonly<Record<string, Table>> = {
     columns: [...text('cluster', 'organization'), ...int4('pid'), ...text('blocked_by', 'locktype', 'mode'), ...int8('wait_us')],
     rows: lockRows,
   },
+  backups: {
+    isOurs: true,
+    columns: [
+      ...text('system_identifier', 'backup', 'whole', 'verified'),
+      ...int8('bytes', 'wal_bytes'),
+      ...int4('usable', 'timeline', 'major'),
+    ],
+    async rows({ backups }) {
+      return (await backups()).map(({ system, time, ended, verified, bytes, walBytes, isUsable, timeline, major }) => {
+        return [system, time, ended, verified, bytes, walBytes, Number(isUsable), timeline, major];
+      });
+    },
+  },
 };
 
 async function statisticsOf(activity: Activity): Promise<OrganizationActivity[]> {
@@ -462,33 +500,41 @@ async function listRows(sources: TableSources): Promise<Cell[][]> {
   ];
 }
 
-/** PgBouncer's names of settings that there are here. */
-const PGBOUNCER_SETTINGS: readonly (readonly [name: string, of: (config: Config) => string | number])[] = [
-  ['client_login_timeout', ({ POSTERN_LOGIN_TIMEOUT_MS: ms }) => ms / 1_000],
-  ['default_pool_size', ({ POSTERN_BACKENDS_PER_TENANT: count }) => count],
-  ['idle_transaction_timeout', ({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: ms }) => ms / 1_000],
-  ['listen_addr', ({ POSTERN_HOST: host }) => host],
-  ['listen_port', ({ POSTERN_PG_PORT: port }) => port],
-  ['max_client_conn', ({ POSTERN_CLIENTS_MAX: count }) => count],
-  ['max_db_client_connections', ({ POSTERN_CLIENTS_PER_TENANT: count }) => count],
-  ['max_db_connections', ({ POSTERN_BACKENDS_PER_TENANT: count }) => count],
-  ['max_user_connections', ({ POSTERN_BACKENDS_PER_TENANT: count }) => count],
-  ['pool_mode', () => 'transaction'],
-  ['query_timeout', ({ POSTERN_WIRE_STATEMENT_TIMEOUT_MS: ms }) => ms / 1_000],
-  ['query_wait_timeout', ({ POSTERN_QUEUE_TIMEOUT_MS: ms }) => ms / 1_000],
-  ['server_idle_timeout', ({ POSTERN_BACKEND_IDLE_MS: ms }) => ms / 1_000],
-];
+/** PgBouncer's names of settings that there are here. It has times in seconds. */
+const PGBOUNCER_SETTINGS: ReadonlyMap<string, keyof Config> = new Map([
+  ['client_login_timeout', 'POSTERN_LOGIN_TIMEOUT_MS'],
+  ['default_pool_size', 'POSTERN_BACKENDS_PER_TENANT'],
+  ['idle_transaction_timeout', 'POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS'],
+  ['listen_addr', 'POSTERN_HOST'],
+  ['listen_port', 'POSTERN_PG_PORT'],
+  ['max_client_conn', 'POSTERN_CLIENTS_MAX'],
+  ['max_db_client_connections', 'POSTERN_CLIENTS_PER_TENANT'],
+  ['max_db_connections', 'POSTERN_BACKENDS_PER_TENANT'],
+  ['max_user_connections', 'POSTERN_BACKENDS_PER_TENANT'],
+  ['query_timeout', 'POSTERN_WIRE_STATEMENT_TIMEOUT_MS'],
+  ['query_wait_timeout', 'POSTERN_QUEUE_TIMEOUT_MS'],
+  ['server_idle_timeout', 'POSTERN_BACKEND_IDLE_MS'],
+]);
+const MS = /_MS$/;
+const SECONDS = /^\d+(?:\.\d{1,3})?$/;
 
 /** What nobody is shown: passwords, and what passwords are derived from. */
 const SECRET_SETTINGS: ReadonlySet<string> = new Set(['DATABASE_URL', 'POSTERN_SECRET', 'POSTERN_OPERATOR_KEY']);
 
-/** The settings of the service, first under PgBouncer's names. None may change while it runs. */
+/** The settings of the service, first under PgBouncer's names. */
 function configRows(config: Config): Cell[][] {
   const defaults = readConfig({});
-  const theirs = PGBOUNCER_SETTINGS.map(([name, of]) => [name, String(of(config)), String(of(defaults)), 'no']);
+  const theirs = [...PGBOUNCER_SETTINGS].map(([name, setting]) => {
+    const inSeconds = (value: Config[keyof Config]) => String(MS.test(setting) ? Number(value) / 1_000 : value);
+    return [name, inSeconds(config[setting]), inSeconds(defaults[setting]), shownChangeable(setting)];
+  });
   const names = [...new Set([...Object.keys(defaults), ...Object.keys(config)])].sort();
-  const ours = names.map((name) => [name, shownSetting(name, config), shownSetting(name, defaults), 'no']);
-  return [...theirs, ...ours];
+  const ours = names.map((name) => [name, shownSetting(name, config), shownSetting(name, defaults), shownChangeable(name)]);
+  return [...theirs, ['pool_mode', 'transaction', 'transaction', 'no'], ...ours];
+}
+
+function shownChangeable(name: string): 'yes' | 'no' {
+  return isChangeable(name) ? 'yes' : 'no';
 }
 
 function shownSetting(name: string, config: Config): Cell {
@@ -497,9 +543,40 @@ function shownSetting(name: string, config: Config): Cell {
   return SECRET_SETTINGS.has(name) ? '***' : String(value);
 }
 
-/** Whether there is a setting of this name, in the console's words. */
-export function isSetting(name: string): boolean {
-  return PGBOUNCER_SETTINGS.some(([known]) => known === name) || Object.keys(readConfig({})).some((known) => known.toLowerCase() === name);
+/** A change that an operator wants. */
+interface SettingChange {
+  readonly setting: ChangeableSetting;
+  /** As in the environment. */
+  readonly value: string;
+}
+
+/**
+ * @param name of one of the settings of {@link configRows}, in lower case
+ * @param value `default`: what the service was started with
+ * @throws ServiceError 42704 where there is no such setting, 55P02 if it cannot change while the service runs, 22023 with the range
+ */
+export function settingChange(name: string, value: string, { initial }: RunningConfig): SettingChange {
+  const theirs = PGBOUNCER_SETTINGS.get(name);
+  const setting = theirs ?? SETTING_NAMES.find((known) => known.toLowerCase() === name);
+  if (setting === undefined && name !== 'pool_mode') throw new ServiceError('not_found', `unrecognized configuration parameter "${name}"`);
+  if (setting === undefined || !isChangeable(setting)) {
+    throw new ServiceError('invalid_request', `parameter "${name}" cannot be changed now`, {
+      sqlstate: '55P02',
+      hint: 'It is read when the service starts. SHOW CONFIG says which may change.',
+    });
+  }
+  if (value.toLowerCase() === 'default') return { setting, value: String(initial[setting]) };
+  const text = theirs !== undefined && SECONDS.test(value) ? String(Math.round(Number(value) * 1_000)) : value;
+  try {
+    parseSetting(setting, text);
+  } catch (cause) {
+    const range = cause instanceof ConfigError ? cause.message : 'is not valid';
+    throw new ServiceError('invalid_request', `invalid value for parameter "${name}": "${value}"`, {
+      hint: theirs === undefined ? `It ${range}.` : `It is given in seconds: ${setting} ${range}.`,
+      cause,
+    });
+  }
+  return { setting, value: text };
 }
 
 async function limitRows(sources: TableSources): Promise<Cell[][]> {

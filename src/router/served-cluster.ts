@@ -12,7 +12,7 @@ import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import { type AdminLogin, addressOf, sessionConfig } from '../placement/admin-connection.ts';
-import { type Cluster, controlConnection, Platform } from '../placement/cluster.ts';
+import { type Cluster, controlConnection, Platform, renewLogin } from '../placement/cluster.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from '../placement/roles.ts';
@@ -87,11 +87,10 @@ export class ServedCluster {
       const message = `cluster ${this.name} is served from ${addressOf(to)} in place of ${addressOf(from)}`;
       observe({ name: 'service.warning', message });
     });
-    const { host, port, hosts, ssl, platform, controlDatabase: database } = cluster;
     this.#monitoring = isDefault
       ? monitoringOf(catalog)
       : openServerMonitoring(controlConnection(cluster), observe, () => this.locks.freeLocks());
-    this.#health = isDefault ? undefined : new Health({ host, port, hosts, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
+    this.#health = isDefault ? undefined : new Health(controlConnection(cluster), (isUp) => this.#changed(isUp));
     this.locks = new LockExhaustion(this.#monitoring.locks, this.pool, observe);
   }
 
@@ -147,6 +146,11 @@ export class ServedCluster {
     }
   }
 
+  /** Logs in as its URL says now. @param found by that URL @returns as {@link renewLogin} */
+  renewLogin(found: Cluster): boolean {
+    return renewLogin(this.platform.cluster, found);
+  }
+
   async close(): Promise<void> {
     this.pool.close();
     const closed = Promise.all([this.#unwatch?.(), this.#health?.close(), this.platform.close(), this.#monitoring.close()]);
@@ -178,8 +182,12 @@ function createPool(name: string, max: number, { config, catalog, observe, input
       ...limits,
       inputs,
       permits: permits?.(name, limits),
-      queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
-      idleMs: config.POSTERN_BACKEND_IDLE_MS,
+      get queueTimeoutMs() {
+        return config.POSTERN_QUEUE_TIMEOUT_MS;
+      },
+      get idleMs() {
+        return config.POSTERN_BACKEND_IDLE_MS;
+      },
       busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
       serverIsFull: () => catalog.slots.ask(name),
     },

@@ -1,5 +1,5 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
-import type { Config } from '../config.ts';
+import type { ChangeableSetting, Config } from '../config.ts';
 import type { BackingPostgres } from '../embedded/embedded.ts';
 import type { AllocatedLimits } from './limits.ts';
 
@@ -70,6 +70,8 @@ export type ToSupervisor =
   | { readonly kind: 'release'; readonly limit: string; readonly organizationId: string; readonly count: number }
   /** It has nothing to give up. */
   | { readonly kind: 'kept'; readonly limit: string; readonly request: number }
+  /** An operator has changed a setting. */
+  | { readonly kind: 'set'; readonly setting: ChangeableSetting; readonly value: string }
   /** The metrics of all workers are asked for. */
   | { readonly kind: 'metrics'; readonly request: number }
   | { readonly kind: 'own metrics'; readonly request: number; readonly metrics: OwnMetrics };

@@ -1,5 +1,5 @@
 import type { BackendPermits, PoolFairnessLimits } from '../backend/organization-pool.ts';
-import type { Config } from '../config.ts';
+import type { ChangeableSetting, Config } from '../config.ts';
 import type { BackingPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { type CountLimit, LocalLimit, type OpenCountLimit, SharedLimit } from '../runtime/count-limit.ts';
@@ -17,6 +17,8 @@ export interface SharedParts {
   permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
   /** Of all workers together. */
   readonly limits: ServiceLimits;
+  /** A setting has changed: workers that are started later have it too. */
+  set(setting: ChangeableSetting, value: string): void;
   /** The metrics of all workers, in Prometheus' text format. */
   metrics(): Promise<string>;
 }

@@ -145,6 +145,7 @@ class Worker {
         clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
         requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
       },
+      set: (setting, value) => tellSupervisor({ kind: 'set', setting, value }),
       metrics: () => this.#metrics.ask((request) => tellSupervisor({ kind: 'metrics', request })),
     };
   }

@@ -159,7 +159,7 @@ const PGBOUNCER: Readonly<Record<string, string>> = {
   VERSION: typed('text', 'version'),
 };
 
-const OURS = ['ORGANIZATIONS', 'PINS', 'LIMITS', 'CLUSTERS', 'LOCKS'];
+const OURS = ['ORGANIZATIONS', 'PINS', 'LIMITS', 'CLUSTERS', 'LOCKS', 'BACKUPS'];
 
 describe('the login of operators', () => {
   it('needs the key, and tells others nothing', async () => {
@@ -365,6 +365,10 @@ describe('commands', () => {
       await console.query(`RESUME ${acme.id}`);
       await waits;
       expect(await failure(console.query(`RESUME ${acme.id}`))).toMatchObject({ code: '55000' });
+      await console.query(`PAUSE ${acme.id}`);
+      const { body: refused } = await service.call('POST', '/api/clones', { key: acme.apiKey, body: {} });
+      expect(refused).toMatchObject({ code: 'organization_busy', detail: `organization "${acme.id}" is paused by an operator` });
+      await console.query(`RESUME ${acme.id}`);
       await console.query('PAUSE');
       expect((await console.query('SHOW STATE')).rows).toContainEqual({ key: 'paused', value: 'yes' });
       await console.query('RESUME');
@@ -431,6 +435,74 @@ describe('commands', () => {
         expect(await failure(console.query(`${verb} nosuch`)), verb).toMatchObject({ code: '3D000' });
       }
     });
+  });
+
+  it('change settings until the service is started again', async () => {
+    await asOperator('postern', async (console) => {
+      const shown = async (key: string) => (await console.query(`SHOW CONFIG LIKE '${key}'`)).rows[0];
+      await console.query('SET POSTERN_STATEMENT_TIMEOUT_MS = 50');
+      expect(await service.query(acme, 'SELECT pg_sleep(3600)')).toMatchObject({ status: 504, body: { code: 'statement_timeout' } });
+      expect(await shown('POSTERN_STATEMENT_TIMEOUT_MS')).toMatchObject({ value: '50', default: '30000', changeable: 'yes' });
+      await console.query('SET POSTERN_STATEMENT_TIMEOUT_MS = DEFAULT');
+      expect((await shown('POSTERN_STATEMENT_TIMEOUT_MS'))?.value).toBe('30000');
+
+      const client = await service.connect(acme);
+      await console.query("SET query_timeout TO '0.05'");
+      expect(await shown('query_timeout')).toMatchObject({ value: '0.05', default: '0', changeable: 'yes' });
+      expect((await shown('POSTERN_WIRE_STATEMENT_TIMEOUT_MS'))?.value).toBe('50');
+      expect(await failure(client.query('SELECT pg_sleep(3600)'))).toMatchObject({ code: '57014' });
+      await console.query('SET query_timeout = default');
+      await client.end();
+
+      await console.query('SET POSTERN_SIGNUP = closed');
+      const signUp = () => service.call('POST', '/api/auth/signup', { body: { orgName: 'New', email: 'new@acme.test' } });
+      expect(await signUp()).toMatchObject({ status: 403, body: { code: 'signup_closed' } });
+      await console.query('SET POSTERN_SIGNUP = open');
+      expect((await signUp()).status).toBe(201);
+
+      await console.query('SET POSTERN_SLOW_STATEMENT_MS = 1');
+      await service.query(acme, 'SELECT pg_sleep(0.002)');
+      await eventually('it is known as slow', () => service.observations.some(({ name }) => name === 'statement.slow'));
+      await console.query('SET POSTERN_SLOW_STATEMENT_MS = 0');
+    });
+  });
+
+  it('change no setting to what it may not be, and not those that are read at the start', async () => {
+    await asOperator('pgbouncer', async (console) => {
+      const refused: Readonly<Record<string, readonly [code: string, hint: string | undefined]>> = {
+        'SET POSTERN_QUEUE_TIMEOUT_MS = 0': ['22023', 'It must be a whole number from 1 to 2147483647.'],
+        'SET POSTERN_QUEUE_TIMEOUT_MS = -5': ['22023', 'It must be a whole number from 1 to 2147483647.'],
+        "SET query_wait_timeout = '1 min'": [
+          '22023',
+          'It is given in seconds: POSTERN_QUEUE_TIMEOUT_MS must be a whole number from 1 to 2147483647.',
+        ],
+        'SET POSTERN_SIGNUP = maybe': ['22023', 'It must be one of open, invite, closed.'],
+        'SET POSTERN_OPERATOR_KEY = "another key of operators"': [
+          '55P02',
+          'It is read when the service starts. SHOW CONFIG says which may change.',
+        ],
+        'SET pool_mode = session': ['55P02', 'It is read when the service starts. SHOW CONFIG says which may change.'],
+        'SET constructor = 5': ['42704', undefined],
+      };
+      for (const [command, [code, hint]] of Object.entries(refused))
+        expect(await failure(console.query(command)), command).toMatchObject({ code, hint });
+      const { rows } = await console.query('SHOW CONFIG');
+      const changeable = (key: string) => rows.find((row) => row.key === key)?.changeable;
+      expect(['POSTERN_WORKERS', 'max_client_conn', 'pool_mode', 'DATABASE_URL'].map(changeable)).toEqual(['no', 'no', 'no', 'no']);
+      expect(['POSTERN_QUEUE_TIMEOUT_MS', 'query_wait_timeout', 'server_idle_timeout'].map(changeable)).toEqual(['yes', 'yes', 'yes']);
+    });
+  });
+
+  it('are in an audit log of their own, and so are logins', async () => {
+    await asOperator('postern', (console) => console.query("RELOAD; SET POSTERN_DRAIN_MS = '0'"));
+    const { audit } = service.service.router.catalog;
+    const [set, reload, opened] = (await audit.list('operator', { limit: 3 })).data;
+    expect([set?.statement?.sql, reload?.statement?.sql, opened?.action]).toEqual(["SET POSTERN_DRAIN_MS = '0'", 'RELOAD', 'login']);
+    expect(opened).toMatchObject({ surface: 'admin', sourceIp: '127.0.0.1' });
+    // Of the wrong keys before, those that were looked at.
+    expect((await audit.list('operator', { action: 'login.failed', limit: 100 })).data.length).toBeGreaterThan(5);
+    expect(await audit.verify('operator')).toMatchObject({ ok: true });
+    expect(JSON.stringify((await audit.list('operator', { limit: 100 })).data)).not.toContain(KEY);
   });
 
   it('are the only ones', async () => {
@@ -589,7 +661,7 @@ describe('clients of the console', () => {
   it('psql 15', async () => {
     const { stdout, stderr } = await run('psql', ['-XAtq', '-c', 'SHOW HELP', '-c', 'SHOW STATE', 'postern'], { env: environment() });
     expect(stdout).toBe('active|yes\npaused|no\nsuspended|no\n');
-    expect(stderr).toContain('SHOW ORGANIZATIONS|PINS|LIMITS|CLUSTERS|LOCKS');
+    expect(stderr).toContain('SHOW ORGANIZATIONS|PINS|LIMITS|CLUSTERS|LOCKS|BACKUPS');
   });
 
   it.skipIf(!existsSync('/usr/lib/python3/dist-packages/psycopg2/__init__.py'))('psycopg2, with the columns by name and type', async () => {

@@ -1,5 +1,6 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import pg from 'pg';
 import { afterAll, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
@@ -8,7 +9,8 @@ import { makeScratch, type Scratch } from '../support/scratch.ts';
 const scratch: Scratch = await makeScratch();
 const installation: Installation = await makeInstallation();
 const dir = join(scratch.path, 'backups');
-const variables = { POSTERN_BACKUP_DIR: dir, POSTERN_BACKUP_VERIFY_HOURS: '0' };
+const KEY = 'the key of the operators';
+const variables = { POSTERN_BACKUP_DIR: dir, POSTERN_BACKUP_VERIFY_HOURS: '0', POSTERN_OPERATOR_KEY: KEY };
 afterAll(async () => {
   await installation.remove();
   await scratch.remove();
@@ -76,6 +78,13 @@ it('an organization is as it was at a time, after kills and with all workers wri
     [false, true],
   ]);
   const [system = ''] = await readdir(dir);
+  const console = new pg.Client({ host: '127.0.0.1', port: second.wirePort, user: 'operator', database: 'postern', password: KEY });
+  await console.connect();
+  expect((await console.query('SHOW BACKUPS ORDER BY backup')).rows).toMatchObject([
+    { system_identifier: system, verified: null, usable: 1, major: 18 },
+    { system_identifier: system, verified: expect.stringMatching(/Z$/), usable: 1, timeline: 1, bytes: expect.stringMatching(/^\d{7,}$/) },
+  ]);
+  await console.end();
   const [base = ''] = await readdir(join(dir, system, 'base'));
   expect((await stat(join(dir, system, 'base', base, 'secret'))).mode & 0o777).toBe(0o600);
 

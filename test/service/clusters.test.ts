@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { withSession } from '../../src/placement/admin-connection.ts';
 import { makeUrlFiles, runAdmin, type UrlFiles } from '../support/clusters.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { textOf } from '../support/documents.ts';
@@ -98,6 +99,44 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
       for (const { body } of made) await service.service.operator.drop(body.id, { surface: 'admin', sourceIp: '127.0.0.1' });
       expect(await runAdmin(settings, ['cluster', 'remove', 'third'])).toContain('third is removed');
       await eventually('it is closed', async () => !(await metrics()).includes('third'));
+    } finally {
+      await runAdmin(settings, ['cluster', 'open', 'default']);
+      await runAdmin(settings, ['cluster', 'open', 'second']);
+      await third.remove();
+    }
+  });
+
+  it('logs in with a new password after a reload, and with the former one before', async () => {
+    const third = await makeOwnCluster();
+    const login = (password: string) => third.url.replace(/\/\/.*?@/, `//operated:${password}@`);
+    const asSuperuser = (sql: string) => withSession(third.superuser, (session) => session.query(sql));
+    try {
+      await asSuperuser("CREATE ROLE operated LOGIN CREATEDB CREATEROLE PASSWORD 'first'");
+      const source = await files.keep('operated', login('first'));
+      await runAdmin(settings, ['cluster', 'add', 'operated', source]);
+      await runAdmin(settings, ['cluster', 'drain', 'default']);
+      await runAdmin(settings, ['cluster', 'drain', 'second']);
+      await eventually('it is found', async () => (await metrics()).includes('postern_cluster_up{cluster="operated"} 1\n'));
+      const organization = await service.signUp();
+      expect(await placementOf(organization.id)).toBe('operated');
+      const told = () => service.observations.flatMap((one) => (one.name === 'service.warning' ? [one.message] : []));
+
+      await files.keep('operated', login('wrong'));
+      service.service.reload();
+      await eventually('it is told', () => told().some((message) => /^cluster operated has a URL that cannot be used/.test(message)));
+      expect(told().join()).not.toContain('wrong@');
+      expect((await service.query(organization, 'SELECT 1 AS one')).status).toBe(200);
+
+      await asSuperuser("ALTER ROLE operated PASSWORD 'second'");
+      await files.keep('operated', login('second'));
+      service.service.reload();
+      // Sessions that are lost are opened again, with the new password.
+      await eventually('it can make another organization there', async () => {
+        await asSuperuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'operated'");
+        const reply = await service.call('POST', '/api/auth/signup', { body: { orgName: 'New', email: `new-${placement}@acme.test` } });
+        return reply.status === 201 || reply.body.code === 'email_taken';
+      });
+      await eventually('it answers', async () => (await metrics()).includes('postern_cluster_up{cluster="operated"} 1\n'));
     } finally {
       await runAdmin(settings, ['cluster', 'open', 'default']);
       await runAdmin(settings, ['cluster', 'open', 'second']);

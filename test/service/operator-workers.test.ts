@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
-import { startsOf } from '../support/worker-processes.ts';
+import { killWorker, startsOf } from '../support/worker-processes.ts';
 
 const WORKERS = 4;
 const CLIENTS = 12;
@@ -45,13 +45,27 @@ it('the console shows what all workers have, and reaches their sessions', async 
   await Promise.all(ended);
   await console.query(`RESUME ${acme.id}; RECONNECT; RELOAD`);
 
+  // Each connection is another worker's.
+  const signUps = async () => {
+    const body = JSON.stringify({ orgName: 'Late', email: 'late@acme.test' });
+    const headers = { 'content-type': 'application/json', connection: 'close' };
+    const asked = Array.from({ length: 2 * WORKERS }, () => fetch(`${postern.httpUrl}/api/auth/signup`, { method: 'POST', headers, body }));
+    return (await Promise.all(asked)).map(({ status }) => status);
+  };
+  await console.query('SET POSTERN_SIGNUP = closed');
+  expect(new Set(await signUps())).toEqual(new Set([403]));
+  await console.end();
+  const again = await killWorker(postern);
+  await again();
+  expect(new Set(await signUps())).toEqual(new Set([403]));
+
   const others: pg.Client[] = [];
-  while (others.length < 7) {
+  while (others.length < 8) {
     const other = new pg.Client({ host: '127.0.0.1', port: postern.wirePort, user: 'operator', database: 'postern', password: KEY });
     await other.connect();
     others.push(other);
   }
   const ninth = new pg.Client({ host: '127.0.0.1', port: postern.wirePort, user: 'operator', database: 'postern', password: KEY });
   await expect(ninth.connect()).rejects.toMatchObject({ code: '53300' });
-  await Promise.all([console, ...others].map((one) => one.end()));
+  await Promise.all(others.map((one) => one.end()));
 });

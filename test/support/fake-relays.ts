@@ -104,6 +104,8 @@ export class FakeClient {
       processIds: { own: 1, moved() {} },
       rewriter: undefined,
       usage: new OrganizationUsage(),
+      slowStatementMs: Number.POSITIVE_INFINITY,
+      answeredSlowly() {},
       ended: (end: RelayEnd) => {
         this.end = end;
       },

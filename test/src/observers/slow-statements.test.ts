@@ -7,7 +7,7 @@ const SQL = 'SELECT pg_sleep(1)';
 
 function tellers(afterMs: number) {
   const observed: Observation[] = [];
-  const slow = new SlowStatements(afterMs, (observation) => observed.push(observation));
+  const slow = new SlowStatements({ POSTERN_SLOW_STATEMENT_MS: afterMs }, (observation) => observed.push(observation));
   return { slow, observed };
 }
 
