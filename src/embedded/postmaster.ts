@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { constants, type FileHandle, open, readFile, readlink, realpath, rename, stat } from 'node:fs/promises';
+import { ftruncateSync, readSync, writeSync } from 'node:fs';
+import { constants, type FileHandle, open, readFile, readlink, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -15,6 +16,8 @@ const POLL_MS = 25;
 const STARTUP_TIMEOUT_MS = 300_000;
 const RESTART_DELAYS_MS = { first: 100, longest: 5_000 };
 const LOG_MAX_BYTES = 16 * 1024 * 1024;
+const LOG_CHECK_MS = 60_000;
+const COPIED_BYTES = 1024 * 1024;
 const LINGERING_POLL_MS = 250;
 const LINGERING_TIMEOUT_MS = 30_000;
 
@@ -40,12 +43,15 @@ export class Postmaster {
   readonly #options: PostmasterOptions;
   #server: Server | undefined;
   readonly #stopping = new AbortController();
+  readonly #rotation: NodeJS.Timeout;
   #restarted: Promise<void> = Promise.resolve();
   /** If this process exits without having stopped the server, it asks it to shut down. */
   readonly #onExit = () => this.#server?.child.kill('SIGINT');
 
   private constructor(options: PostmasterOptions) {
     this.#options = options;
+    // Where the disk is full, it is tried again.
+    this.#rotation = setInterval(() => void rotateLog(options.log, LOG_MAX_BYTES).catch(() => {}), LOG_CHECK_MS).unref();
   }
 
   /** @throws EmbeddedError with the server's error message */
@@ -68,6 +74,7 @@ export class Postmaster {
   /** Fast shutdown: open transactions are rolled back, sessions end with 57P01. */
   async stop(): Promise<void> {
     this.#stopping.abort();
+    clearInterval(this.#rotation);
     await this.#restarted;
     if (this.#server !== undefined) await end(this.#server);
     process.off('exit', this.#onExit);
@@ -163,6 +170,44 @@ async function openLog(path: string): Promise<FileHandle> {
   );
   if (size > LOG_MAX_BYTES) await rename(path, `${path}.1`);
   return open(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
+}
+
+/**
+ * Moves what is in a log to `….1` while its writer goes on: a process that appends to it, whose file this must stay.
+ * A line that is written in the instant between the last copy and the end may be lost.
+ * @param maxBytes a smaller one stays as it is
+ * @returns whether it was larger
+ * @throws errors of the operating system: then nothing is lost
+ */
+export async function rotateLog(path: string, maxBytes: number): Promise<boolean> {
+  const log = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
+  try {
+    if ((await log.stat()).size <= maxBytes) return false;
+    const unfinished = `${path}.1.unfinished`;
+    await rm(unfinished, { force: true });
+    const copy = await open(unfinished, 'wx', 0o600);
+    try {
+      const chunk = Buffer.allocUnsafe(COPIED_BYTES);
+      for (let at = 0, isWhole = false; !isWhole; ) {
+        const { bytesRead } = await log.read(chunk, 0, chunk.length, at);
+        at += bytesRead;
+        await copy.writeFile(chunk.subarray(0, bytesRead));
+        if (bytesRead === chunk.length) continue;
+        // What is left is little, and nothing comes between this and the end.
+        const rest = readSync(log.fd, chunk, 0, chunk.length, at);
+        if (rest > 0) writeSync(copy.fd, chunk, 0, rest);
+        isWhole = rest < chunk.length;
+        at += rest;
+        if (isWhole) ftruncateSync(log.fd);
+      }
+    } finally {
+      await copy.close();
+    }
+    await rename(unfinished, `${path}.1`);
+    return true;
+  } finally {
+    await log.close();
+  }
 }
 
 const run = promisify(execFile);
