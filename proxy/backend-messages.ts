@@ -190,6 +190,8 @@ export class BackendReplies implements ReplyListener {
   readonly #session: RepliesSession;
   readonly #scanner = new FrameScanner(BACKEND);
   #attempt: Attempt = 'first';
+  /** The request that is done has been answered by Postern. */
+  #isSimulated = false;
   /** The rest of the current message is not forwarded. */
   #skipsRest = false;
   #completed: Completed = 'nothing';
@@ -645,11 +647,14 @@ export class BackendReplies implements ReplyListener {
   /* What the reply queue finds. */
 
   simulate(request: RequestKind): void {
+    this.#isSimulated = true;
     if (!this.isDiscarded) this.#session.toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
   }
 
   done(request: RequestKind, subject: unknown): void {
     const isOurs = subject !== undefined && isOwn(subject);
+    if (request === Request.parse && !this.#isSimulated) this.#session.services.usage.totals.counted.serverParses += 1;
+    this.#isSimulated = false;
     if (request === Request.query && !isOurs) this.#session.statements.queryDone();
     if (subject === undefined) return;
     if (hasEffect(request)) {

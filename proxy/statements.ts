@@ -238,7 +238,9 @@ export class Statements {
 
   bind(scanner: FrameScanner, backend: BackendConnection): boolean {
     this.#noteBind(scanner);
-    return this.#forwardNamed(scanner, backend, Request.bind);
+    const isSent = this.#forwardNamed(scanner, backend, Request.bind);
+    if (isSent) this.#session.services.usage.totals.counted.binds += 1;
+    return isSent;
   }
 
   describe(scanner: FrameScanner, backend: BackendConnection): boolean {
@@ -506,6 +508,7 @@ export class Statements {
     if (server === undefined || !server.proven) return false;
     inspection.signal(inspected.due);
     this.#client.set(name, { server, traits, signals, deallocates });
+    services.usage.totals.counted.parses += 1;
     return true;
   }
 
@@ -565,6 +568,7 @@ export class Statements {
   parse(scanner: FrameScanner, backend: BackendConnection): boolean {
     const isSent = this.#parse(scanner, backend);
     this.#session.unsyncedBatch = this.#session.replies.batch;
+    if (isSent) this.#session.services.usage.totals.counted.parses += 1;
     return isSent;
   }
 

@@ -114,7 +114,20 @@ interface UsageCounts {
 }
 
 /** What operators are shown of an organization: counts and times of one process since its start. Times are in milliseconds. */
-export const TOTALS = ['leases', 'transactions', 'requests', 'bytesIn', 'bytesOut', 'heldMs', 'requestMs', 'waitMs'] as const;
+export const TOTALS = [
+  'leases',
+  'transactions',
+  'requests',
+  'bytesIn',
+  'bytesOut',
+  'heldMs',
+  'requestMs',
+  'waitMs',
+  // At the wire door: Parse and Bind messages of clients, and Parse messages that the server has answered.
+  'parses',
+  'serverParses',
+  'binds',
+] as const;
 
 type Totals = Record<(typeof TOTALS)[number], number>;
 
@@ -127,6 +140,9 @@ const NO_TOTALS: Readonly<Totals> = {
   heldMs: 0,
   requestMs: 0,
   waitMs: 0,
+  parses: 0,
+  serverParses: 0,
+  binds: 0,
 };
 
 /** What an organization has done since the process started. It is kept while its {@link OrganizationUsage} comes and goes. */

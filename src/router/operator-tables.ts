@@ -1,6 +1,7 @@
 import { organizationOfPool } from '../backend/organization-pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
+import { TOTALS } from '../catalog/usage.ts';
 import {
   type ChangeableSetting,
   type Config,
@@ -153,7 +154,7 @@ const int4 = (...names: readonly string[]) => names.map((name) => [name, 'int4']
 const int8 = (...names: readonly string[]) => names.map((name) => [name, 'int8'] as const);
 const numeric = (...names: readonly string[]) => names.map((name) => [name, 'numeric'] as const);
 
-/** What PgBouncer counts, in its order. Prepared statements are not counted here. */
+/** What PgBouncer counts, in its order. */
 const STATISTICS: readonly { readonly name: string; readonly of: (totals: Totals) => number }[] = [
   { name: 'server_assignment_count', of: ({ leases }) => leases },
   { name: 'xact_count', of: ({ transactions }) => transactions },
@@ -163,9 +164,9 @@ const STATISTICS: readonly { readonly name: string; readonly of: (totals: Totals
   { name: 'xact_time', of: ({ heldMs }) => heldMs * 1_000 },
   { name: 'query_time', of: ({ requestMs }) => requestMs * 1_000 },
   { name: 'wait_time', of: ({ waitMs }) => waitMs * 1_000 },
-  { name: 'client_parse_count', of: () => 0 },
-  { name: 'server_parse_count', of: () => 0 },
-  { name: 'bind_count', of: () => 0 },
+  { name: 'client_parse_count', of: ({ parses }) => parses },
+  { name: 'server_parse_count', of: ({ serverParses }) => serverParses },
+  { name: 'bind_count', of: ({ binds }) => binds },
 ];
 
 /** Of a time, the average of one; of anything else, how many a second. */
@@ -366,8 +367,8 @@ async function statisticsOf(activity: Activity): Promise<OrganizationActivity[]>
 
 function sumOf(all: readonly OrganizationActivity[]): Omit<OrganizationActivity, 'organizationId'> {
   const sum = (of: 'now' | 'lately' | 'perSecond'): Totals => {
-    const totals: Totals = { leases: 0, transactions: 0, requests: 0, bytesIn: 0, bytesOut: 0, heldMs: 0, requestMs: 0, waitMs: 0 };
-    for (const one of all) for (const name of Object.keys(totals) as (keyof Totals)[]) totals[name] += one[of][name];
+    const totals = Object.fromEntries(TOTALS.map((name) => [name, 0])) as Totals;
+    for (const one of all) for (const name of TOTALS) totals[name] += one[of][name];
     return totals;
   };
   return { now: sum('now'), lately: sum('lately'), perSecond: sum('perSecond') };

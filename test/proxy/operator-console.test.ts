@@ -277,6 +277,17 @@ describe('SHOW', () => {
     await client.end();
   });
 
+  it('counts statements that are prepared: by clients, and on the server', async () => {
+    const organization = await service.signUp('Prepares');
+    const clients = [await service.connect(organization), await service.connect(organization)];
+    // One after the other, on the same backend: the second one's Parse needs none there.
+    for (const client of clients)
+      for (const value of [1, 2, 3]) await client.query({ name: 'own', text: 'SELECT $1::int4 AS value', values: [value] });
+    const { rows } = await asOperator('postern', (console) => console.query(`SHOW STATS_TOTALS LIKE '${organization.id}'`));
+    expect(rows).toMatchObject([{ client_parse_count: '2', server_parse_count: '1', bind_count: '6' }]);
+    await Promise.all(clients.map((client) => client.end()));
+  });
+
   it('has the clients, their backends and pins', async () => {
     const client = await service.connect(acme, { application_name: 'report' });
     await client.query('BEGIN; CREATE TEMPORARY TABLE t (a int)');
@@ -310,8 +321,8 @@ describe('SHOW', () => {
   it('sorts, chooses and limits rows', async () => {
     await asOperator('postern', async (client) => {
       const names = async (sql: string) => (await client.query(sql)).rows.map(({ name }) => name);
-      expect(await names('SHOW ORGANIZATIONS ORDER BY name')).toEqual(['Acme', 'Other']);
-      expect(await names('SHOW ORGANIZATIONS ORDER BY name DESC LIMIT 1')).toEqual(['Other']);
+      expect(await names('SHOW ORGANIZATIONS ORDER BY name')).toEqual(['Acme', 'Other', 'Prepares']);
+      expect(await names('SHOW ORGANIZATIONS ORDER BY name DESC LIMIT 1')).toEqual(['Prepares']);
       expect(await names("SHOW ORGANIZATIONS LIKE '%the_'")).toEqual(['Other']);
       expect(await names("show organizations like 'A\\_me'")).toEqual([]);
       expect(await names('SHOW ORGANIZATIONS LIMIT 0')).toEqual([]);
