@@ -1,6 +1,7 @@
 import { CatalogMigrationError } from './catalog/migrations.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/data-directory.ts';
+import { endOfSupport } from './node-release.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver, standardOutput } from './observers/log.ts';
 import { ClusterError } from './placement/cluster.ts';
@@ -80,15 +81,4 @@ export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number)
 export function lineOf(error: unknown): string {
   const isExpected = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
   return `postern: ${error instanceof Error ? (isExpected ? error.message : error.stack) : String(error)}\n`;
-}
-
-/**
- * What is said at the start on a release of Node that gets no more security fixes.
- * @param version as `process.versions.node`
- * @see https://github.com/nodejs/Release#release-schedule
- */
-export function endOfSupport(version: string): string | undefined {
-  const major = Number.parseInt(version, 10);
-  if (major >= 22) return undefined;
-  return `Node ${major} gets no security fixes any more (20 since April 2026): Node 24 is the one to use`;
 }

@@ -598,7 +598,8 @@ const USAGE = `usage: postern admin <command>
   cluster drain <name>         adds no more organizations to it
   cluster open <name>          adds organizations to it again
   cluster remove <name>        when no organization lives there
-  doctor                       what needs attention, with exit code 4: PostgreSQL servers that lack fixes, or do not answer
+  doctor                       what needs attention, with exit code 4: of Node, the PostgreSQL servers, limits, TLS, clocks, disks, backups and
+                               addresses
   citus setup --workers <host:port,…> [--cluster <name>]
                                makes the default cluster, or that one, a Citus coordinator of these workers; again for each new one; tells
                                what it may not do

@@ -14,14 +14,13 @@ import { type Address, hasCitus } from '../placement/citus.ts';
 import { disableWorker, moveSchema, setUpCitus } from '../placement/citus-setup.ts';
 import { type Cluster, controlConnection } from '../placement/cluster.ts';
 import { type ClusterOptions, clusterOptions, findCluster, prepareCluster } from '../placement/cluster-setup.ts';
-import { readServerAge } from '../placement/server-release.ts';
 import { SignUps } from '../router/accounts.ts';
 import { Activity } from '../router/activity.ts';
 import { Clusters, NewPlacements } from '../router/clusters.ts';
 import { Clones } from '../router/moves.ts';
 import { Operator } from '../router/operator.ts';
 import { Sessions } from '../router/sessions.ts';
-import { examineServers, type Finding } from './doctor.ts';
+import { examine, type Finding, readServerState, readSurroundings } from './doctor.ts';
 
 const HEADINGS = ['ID', 'STATUS', 'CLUSTER', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];
 
@@ -111,8 +110,8 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     mover: new Mover(catalog, clusters, warn, disk),
     async examine() {
       const names = (await catalog.clusters.list()).map(({ name }) => name);
-      const servers = names.map((name) => ({ name, readAge: async () => (await clusters.ready(name)).platform.run(readServerAge) }));
-      return examineServers(servers, new Date());
+      const servers = names.map((name) => ({ name, read: async () => readServerState((await clusters.ready(name)).platform) }));
+      return examine(servers, await readSurroundings(config, folder), config);
     },
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {

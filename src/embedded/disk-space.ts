@@ -75,6 +75,11 @@ export class DiskSpace {
   }
 }
 
+/** Whether it is time to make room. */
+export function isLow(use: DiskUse): boolean {
+  return shareOf(use) <= LOW;
+}
+
 function shareOf({ freeBytes, sizeBytes }: DiskUse): number {
   return freeBytes / sizeBytes;
 }

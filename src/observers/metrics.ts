@@ -20,6 +20,14 @@ interface ClusterSnapshot {
   readonly isAnswering: boolean;
   /** Undefined until it has answered. */
   readonly pool: PoolSnapshot | undefined;
+  /** What it tells of itself; undefined while it does not answer. */
+  readonly figures?: (() => Promise<ServerFigures>) | undefined;
+}
+
+/** What is not known is undefined. */
+interface ServerFigures {
+  readonly lockTableShare: number | undefined;
+  readonly dataBytes: number | undefined;
 }
 
 /** The disk of the embedded server. */
@@ -78,6 +86,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
   gaugeClusters(registry, clusters);
+  gaugeServers(registry, clusters);
   countDroppedLines(registry);
   gaugeBuild(registry);
   if (limits !== undefined) gaugeLimits(registry, limits);
@@ -240,6 +249,30 @@ function gaugeClusters(registry: Registry, clusters: () => readonly ClusterSnaps
       for (const { name, pool } of clusters()) this.set({ cluster: name }, pool?.waiters ?? 0);
     },
   });
+}
+
+function gaugeServers(registry: Registry, clusters: () => readonly ClusterSnapshot[]): void {
+  const gauge = (name: string, help: string, of: (figures: ServerFigures) => number | undefined) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['cluster'],
+      registers: [registry],
+      async collect() {
+        const known = await Promise.all(clusters().map(async ({ name: cluster, figures }) => ({ cluster, figures: await figures?.() })));
+        this.reset();
+        for (const { cluster, figures } of known) {
+          const value = figures && of(figures);
+          if (value !== undefined) this.set({ cluster }, value);
+        }
+      },
+    });
+  gauge(
+    'postern_cluster_lock_table_ratio',
+    "Locks in a server's lock table, by those that max_locks_per_transaction is for",
+    ({ lockTableShare }) => lockTableShare,
+  );
+  gauge('postern_cluster_data_bytes', 'Size of all databases of a server, at most ten minutes old', ({ dataBytes }) => dataBytes);
 }
 
 function gaugePools(registry: Registry, snapshot: () => PoolSnapshot): void {

@@ -9,7 +9,7 @@ import { removeReplication } from '../placement/replication-objects.ts';
 import type { RunningProcess } from '../placement/roles.ts';
 import { textOf } from '../protocol/backend.ts';
 import { InputScheduler } from '../runtime/input-scheduler.ts';
-import { ClusterDownError, ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
+import { ClusterDownError, ServedCluster, type ServedClusterOptions, type ServerFigures } from './served-cluster.ts';
 
 /** How a cluster is seen now. */
 interface ClusterSnapshot {
@@ -17,6 +17,8 @@ interface ClusterSnapshot {
   readonly isAnswering: boolean;
   /** Undefined until it has answered. */
   readonly pool: PoolSnapshot | undefined;
+  /** Undefined while it does not answer. */
+  readonly figures: (() => Promise<ServerFigures>) | undefined;
 }
 
 interface ClustersOptions extends Omit<ServedClusterOptions, 'inputs' | 'changed'> {
@@ -87,6 +89,7 @@ export class Clusters {
       name,
       isAnswering: cluster?.isAnswering ?? false,
       pool: cluster?.pool.snapshot(),
+      figures: cluster?.isAnswering ? () => cluster.figures() : undefined,
     }));
   }
 

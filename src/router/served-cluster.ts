@@ -37,7 +37,21 @@ export interface ServedClusterOptions {
 
 /** Server connections that each process leaves for the catalog, provisioning and operators. */
 const PLATFORM_SESSIONS = 16;
+const BACKENDS_MIN = 4;
 const CLOSE_TIMEOUT_MS = 10_000;
+
+/**
+ * How many sessions of a server the service may use: backends of organizations, and its own.
+ * @param maxConnections how many roles without special rights can have together
+ */
+export function sessionsNeeded(
+  { POSTERN_BACKENDS_MAX: max }: Pick<Config, 'POSTERN_BACKENDS_MAX'>,
+  maxConnections: number,
+  workers: number,
+): { readonly backends: number; readonly own: number } {
+  const own = PLATFORM_SESSIONS * workers;
+  return { backends: max || Math.max(BACKENDS_MIN, maxConnections - own), own };
+}
 
 /** The server does not answer. */
 export class ClusterDownError extends ServiceError {
@@ -63,6 +77,8 @@ export class ServedCluster {
   readonly #observe: Observe;
   readonly #tellChange: ServedClusterOptions['changed'];
   readonly #monitoring: ServerMonitoring;
+  readonly #lockTableShare: Figure;
+  readonly #dataBytes: Figure;
   /** Undefined for the default cluster: without its server, nothing works anyway. */
   readonly #health: Health | undefined;
   /** Ends following the server from host to host. */
@@ -79,8 +95,10 @@ export class ServedCluster {
     const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
     const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
     this.platform = new Platform(cluster);
+    this.#lockTableShare = new Figure(this.platform, LOCK_TABLE_SHARE, LOCKS_EVERY_MS);
+    this.#dataBytes = new Figure(this.platform, DATA_BYTES, BYTES_EVERY_MS);
     this.provisioner = new ProvisionerByKind({ platform: this.platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
-    this.backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS * options.workers);
+    this.backendsMax = sessionsNeeded(config, cluster.maxConnections, options.workers).backends;
     this.pool = createPool(this.name, this.backendsMax, options);
     const isDefault = this.name === DEFAULT_CLUSTER;
     this.#unwatch = cluster.hosts?.watch((from, to) => {
@@ -92,6 +110,12 @@ export class ServedCluster {
       : openServerMonitoring(controlConnection(cluster), observe, () => this.locks.freeLocks());
     this.#health = isDefault ? undefined : new Health(controlConnection(cluster), (isUp) => this.#changed(isUp));
     this.locks = new LockExhaustion(this.#monitoring.locks, this.pool, observe);
+  }
+
+  /** At most some seconds old, the size ten minutes. */
+  async figures(): Promise<ServerFigures> {
+    const [lockTableShare, dataBytes] = await Promise.all([this.#lockTableShare.read(), this.#dataBytes.read()]);
+    return { lockTableShare, dataBytes };
   }
 
   /** Whether it may be used. */
@@ -193,6 +217,62 @@ function createPool(name: string, max: number, { config, catalog, observe, input
     },
     observe,
   );
+}
+
+/** What a server tells of itself, for metrics. What it has not told is undefined. */
+export interface ServerFigures {
+  /** Which part of the lock table is in use; the server has room for somewhat more than 1. */
+  readonly lockTableShare: number | undefined;
+  /** Of all databases that the platform role may connect to. */
+  readonly dataBytes: number | undefined;
+}
+
+/** Locks of the fast path, and of SSI, are not in the table. @see https://www.postgresql.org/docs/current/runtime-config-locks.html */
+const LOCK_TABLE_SHARE = `SELECT count(*) / (current_setting('max_locks_per_transaction')::float8
+    * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int)) AS figure
+  FROM pg_catalog.pg_locks WHERE NOT fastpath AND mode <> 'SIReadLock'`;
+/** The server looks at each file of each database, which takes milliseconds for each of these. */
+const DATA_BYTES = `SELECT sum(pg_catalog.pg_database_size(oid))::float8 AS figure FROM pg_catalog.pg_database
+  WHERE datallowconn AND pg_catalog.has_database_privilege(oid, 'CONNECT')`;
+const LOCKS_EVERY_MS = 5_000;
+const BYTES_EVERY_MS = 600_000;
+const FIGURE_TIMEOUT_MS = 1_000;
+
+/** A number that the server is asked for now and then. */
+class Figure {
+  readonly #platform: Platform;
+  readonly #query: string;
+  readonly #everyMs: number;
+  #value: number | undefined;
+  #askedAt = Number.NEGATIVE_INFINITY;
+  #asking: Promise<void> | undefined;
+
+  constructor(platform: Platform, query: string, everyMs: number) {
+    this.#platform = platform;
+    this.#query = query;
+    this.#everyMs = everyMs;
+  }
+
+  /** Who asks does not wait for long: the next one gets what has come meanwhile. */
+  async read(): Promise<number | undefined> {
+    if (this.#asking === undefined && performance.now() - this.#askedAt >= this.#everyMs) {
+      this.#askedAt = performance.now();
+      this.#asking = this.#ask().finally(() => {
+        this.#asking = undefined;
+      });
+    }
+    if (this.#asking !== undefined) await Promise.race([this.#asking, delay(FIGURE_TIMEOUT_MS, undefined, { ref: false })]);
+    return this.#value;
+  }
+
+  async #ask(): Promise<void> {
+    try {
+      const { rows } = await this.#platform.run((session) => session.query<{ figure: number | null }>(this.#query));
+      this.#value = rows[0]?.figure ?? undefined;
+    } catch {
+      this.#value = undefined;
+    }
+  }
 }
 
 /** A placement on its server. */

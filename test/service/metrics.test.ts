@@ -36,6 +36,19 @@ describe('metrics', () => {
     });
   });
 
+  it('tell how full the lock table of each server is, and how large its databases are', async () => {
+    let text = '';
+    // A server that is busy is not waited for.
+    await eventually('the server has answered', async () => {
+      text = await metrics();
+      return text.includes('postern_cluster_data_bytes{') && text.includes('postern_cluster_lock_table_ratio{');
+    });
+    const figure = (name: string) => Number(new RegExp(`^${name}\\{cluster="default"\\} (\\S+)$`, 'm').exec(text)?.[1]);
+    expect(figure('postern_cluster_lock_table_ratio')).toBeGreaterThan(0);
+    expect(figure('postern_cluster_lock_table_ratio')).toBeLessThan(1);
+    expect(figure('postern_cluster_data_bytes')).toBeGreaterThan(5_000_000);
+  });
+
   it('go with lines in the log about slow statements, which have no text', async () => {
     const organization = await service.signUp();
     const client = await service.connect(organization);

@@ -40,7 +40,12 @@ const stuck = new Map([['org_000000000000', 2]]);
 async function scrape(): Promise<string[]> {
   const { handlers, registry, close } = createMetrics({
     clusters: () => [
-      { name: 'default', isAnswering: true, pool: { idle: 3, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck } },
+      {
+        name: 'default',
+        isAnswering: true,
+        pool: { idle: 3, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck },
+        figures: async () => ({ lockTableShare: 0.25, dataBytes: 7_000 }),
+      },
       { name: 'b', isAnswering: true, pool: { idle: 1, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() } },
       { name: 'c', isAnswering: false, pool: undefined },
     ],
@@ -55,6 +60,8 @@ async function scrape(): Promise<string[]> {
 it('counts what happens and measures how long it takes', async () => {
   expect(await scrape()).toEqual(
     expect.arrayContaining([
+      'postern_cluster_lock_table_ratio{cluster="default"} 0.25',
+      'postern_cluster_data_bytes{cluster="default"} 7000',
       'postern_http_requests_total{action="query",status="200"} 1',
       'postern_http_requests_total{action="auth.me",status="401"} 1',
       'postern_http_request_seconds_sum{action="query"} 0.02',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { endOfSupport } from '../../src/service-process.ts';
+import { endOfSupport } from '../../src/node-release.ts';
 
 it('a start on a Node without security fixes says so', () => {
   expect(endOfSupport('20.20.2')).toBe('Node 20 gets no security fixes any more (20 since April 2026): Node 24 is the one to use');
