@@ -24,7 +24,7 @@ const LONG = [
   'service/{admin,backups,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev,disk-space}.test.ts',
   'service/{disobedience,draining,exactly-once,failover,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
   'service/{postgres-outage,process,reused-statements,rolling-restart,session-limits,shared-failures}.test.ts',
-  'service/{operator-workers,worker-connections,worker-limits,workers}.test.ts',
+  'service/{operator-workers,past,proxied-workers,worker-connections,worker-limits,workers}.test.ts',
   'src/{backups,embedded,patterns}.test.ts',
   'src/placement/{citus,cluster-setup}.test.ts',
 ];
@@ -138,6 +138,16 @@ export default defineConfig({
           name: 'runtimes',
           include: ['runtimes/**/*.test.ts'],
           ...LONGER,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'operate',
+          include: ['operate/**/*.test.ts'],
+          // The processors are for the servers of one.
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
       {

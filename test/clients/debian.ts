@@ -5,11 +5,13 @@ import type { TestOrganization, TestService } from '../support/service.ts';
 
 const run = promisify(execFile);
 
-/** Clients that Debian packages, and a file that each package brings. */
+/** Clients and servers that Debian packages, and a file that each package brings. */
 const FILES = {
   'default-jdk-headless': '/usr/bin/javac',
+  'etcd-server': '/usr/bin/etcd',
   haproxy: '/usr/sbin/haproxy',
   'libpostgresql-jdbc-java': '/usr/share/java/postgresql.jar',
+  patroni: '/usr/bin/patroni',
   'postgresql-15': '/usr/lib/postgresql/15/bin/pgbench',
   'postgresql-client-15': '/usr/lib/postgresql/15/bin/pg_dump',
   'python3-alembic': '/usr/lib/python3/dist-packages/alembic/__init__.py',
@@ -25,7 +27,7 @@ export type DebianPackage = keyof typeof FILES;
 /** @throws Error of one line that says what to install */
 export function needDebian(...packages: readonly DebianPackage[]): void {
   const missing = packages.filter((name) => !existsSync(FILES[name]));
-  if (missing.length > 0) throw new Error(`missing clients from Debian: apt-get install --no-install-recommends ${missing.join(' ')}`);
+  if (missing.length > 0) throw new Error(`missing packages of Debian: apt-get install --no-install-recommends ${missing.join(' ')}`);
 }
 
 /** What libpq, and what goes by its example, reads to know where to connect. */

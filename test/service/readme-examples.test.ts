@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, or in readme.test.ts and moves.test.ts of test/clients', () => {
+  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, in readme.test.ts and moves.test.ts of test/clients, or in test/operate', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -44,6 +44,7 @@ describe('the examples of the documents, in their order', () => {
     ];
     expect(sections('curl')).toEqual(calls);
     expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
+    expect(sections('yaml')).toEqual(['With Patroni']);
     expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);

@@ -102,22 +102,14 @@ async function launch(
   };
   let server = await start();
 
-  const signalAll = async (name: NodeJS.Signals) => {
-    const { pid = 0 } = server.child;
-    // The postmaster first: it must not start others meanwhile.
-    process.kill(pid, name);
-    for (const child of await childrenOf(pid)) ignoreGone(() => process.kill(child, name));
-  };
   const kill = async () => {
     if (server.child.exitCode !== null || server.child.signalCode !== null) return;
-    const children = await childrenOf(server.child.pid ?? 0);
-    await signalAll('SIGKILL');
-    for (const child of children) ignoreGone(() => process.kill(child, 'SIGKILL'));
+    await signalServer(server.child.pid ?? 0, 'SIGKILL');
     await server.ended;
   };
   return {
     url: `postgres://${LOGIN.user}:${LOGIN.password}@${encodeURIComponent(folder)}:${LOGIN.port}/${LOGIN.database}`,
-    signal: signalAll,
+    signal: (name) => signalServer(server.child.pid ?? 0, name),
     kill,
     async start() {
       await rm(join(cluster, 'postmaster.pid'), { force: true });
@@ -128,6 +120,14 @@ async function launch(
       await removed();
     },
   };
+}
+
+/** Sends a signal to a postmaster, then to all its children. */
+export async function signalServer(pid: number, name: NodeJS.Signals): Promise<void> {
+  const before = await childrenOf(pid);
+  // The postmaster first: it must not start others meanwhile.
+  ignoreGone(() => process.kill(pid, name));
+  for (const child of new Set([...before, ...(await childrenOf(pid))])) ignoreGone(() => process.kill(child, name));
 }
 
 async function childrenOf(pid: number): Promise<number[]> {
