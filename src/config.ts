@@ -112,6 +112,7 @@ const schema = z.object({
   POSTERN_BUSY_POLL_US: whole(300, 0, 10_000).describe('How long to poll for input that arrived soon the last time; 0: not at all'),
   POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
+  POSTERN_DISK_PER_TENANT_BYTES: bytes.describe('How large the data of an organization may be; 0: any size'),
   POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, if the request sets none'),
   POSTERN_STATEMENT_TIMEOUT_MAX_MS: whole(300_000, 1, 300_000).describe('The longest timeout that a request over HTTP may set'),
   POSTERN_HTTP_CONNECTIONS_MAX: whole(10_000, 1, 1_000_000),

@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { BackupError } from '../backups/base-backup.ts';
+import { NO_LIMITS, type OrganizationLimits } from '../catalog/limits.ts';
 import { NAME_RULES, type Organization, type Placement, parseEmail } from '../catalog/organization.ts';
 import { type Config, ConfigError, isSecretSource, readConfig } from '../config.ts';
 import { EmbeddedError } from '../embedded/data-directory.ts';
@@ -24,7 +25,9 @@ import {
   organizationJson,
   type Part,
   revokeKey,
+  setLimits,
   showAudit,
+  showLimits,
   showOrganization,
   showStatistics,
   verifyAudit,
@@ -62,6 +65,11 @@ interface Options extends ClusterOptions, MoveCommandOptions {
   readonly at?: string;
   readonly time?: string;
   readonly system?: string;
+  readonly disk?: string;
+  readonly sessions?: string;
+  readonly 'requests-per-second'?: string;
+  readonly 'statement-ms'?: string;
+  readonly reset?: boolean;
 }
 
 interface Form {
@@ -78,6 +86,9 @@ interface Form {
 
 /** Of commands that list something. */
 const PART = ['limit', 'after'] as const;
+
+/** Of an organization. */
+const LIMITS = ['disk', 'sessions', 'requests-per-second', 'statement-ms', 'reset'] as const;
 
 const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   [
@@ -99,6 +110,17 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     },
   ],
   ['org rename', { words: 2, command: ([id = '', name = '']) => rename(id, nameOf(name)) }],
+  [
+    'org limits',
+    {
+      words: 1,
+      options: LIMITS,
+      command([id = ''], options) {
+        const changes = limitsOf(options);
+        return (session) => (changes === undefined ? showLimits(session, id) : setLimits(session, id, changes));
+      },
+    },
+  ],
   ['org create', { words: 2, command: ([name = '', email = '']) => createOrganization(nameOf(name), emailOf(email)) }],
   ['org suspend', { words: 1, command: ([id = '']) => suspend(id) }],
   [
@@ -387,6 +409,11 @@ function parse(args: readonly string[]) {
         replicate: { type: 'boolean' },
         finish: { type: 'boolean' },
         abort: { type: 'boolean' },
+        disk: { type: 'string' },
+        sessions: { type: 'string' },
+        'requests-per-second': { type: 'string' },
+        'statement-ms': { type: 'string' },
+        reset: { type: 'boolean' },
         limit: { type: 'string' },
         after: { type: 'string' },
       },
@@ -550,6 +577,9 @@ const USAGE = `usage: postern admin <command>
   org list                     all organizations
   org show <id>                one, with what it has and uses
   org rename <id> <name>
+  org limits <id> [--disk <size>] [--sessions <n>] [--requests-per-second <n>] [--statement-ms <n>] [--reset]
+                               its own limits, at once and for its clones too, and all that apply; a size has a unit as in postgresql.conf:
+                               500MB, 10GB (0: any size); --reset takes the defaults again, except for those given with it
   org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says
   org suspend <id>             ends its sessions and refuses its key until it is resumed
   org resume <id>
@@ -666,6 +696,38 @@ function lifetimeMsOf(text: string): number {
   throw new UsageError(`--expires is a number of minutes, hours or days, at most ${LIFETIME_MAX_DAYS}d: 30m, 12h, 7d`);
 }
 
+/** The units of postgresql.conf; 1 kB is 1,024 bytes. */
+const UNIT_BYTES: ReadonlyMap<string, number> = new Map(['B', 'kB', 'MB', 'GB', 'TB'].map((unit, power) => [unit, 1_024 ** power]));
+const DISK_MIN_BYTES = 1_024 ** 2;
+const DISK_MAX_BYTES = 1_024 ** 5;
+
+/** @throws UsageError */
+function diskBytesOf(text: string): number {
+  if (text === '0') return 0;
+  const [, count, unit = ''] = /^(\d{1,15}(?:\.\d{1,6})?) ?([kMGT]?B)$/.exec(text) ?? [];
+  const size = Math.round(Number(count) * (UNIT_BYTES.get(unit) ?? Number.NaN));
+  if (size >= DISK_MIN_BYTES && size <= DISK_MAX_BYTES) return size;
+  throw new UsageError('--disk is a size with a unit (B, kB, MB, GB, TB), from 1MB to 1024TB, or 0 for any size: 500MB, 10GB');
+}
+
+/** @returns undefined: none is to be changed @throws UsageError */
+function limitsOf(options: Options): Partial<OrganizationLimits> | undefined {
+  const { disk, reset } = options;
+  const number = (option: 'sessions' | 'requests-per-second' | 'statement-ms', min: number, max: number) => {
+    const text = options[option];
+    return text === undefined ? undefined : whole(`--${option}`, text, min, max);
+  };
+  const given: Partial<Record<keyof OrganizationLimits, number | undefined>> = {
+    diskBytes: disk === undefined ? undefined : diskBytesOf(disk),
+    sessions: number('sessions', 1, LIMIT_MAX),
+    requestsPerSecond: number('requests-per-second', 1, LIMIT_MAX),
+    statementMs: number('statement-ms', 0, TIMEOUT_MAX_MS),
+  };
+  const changes: Partial<OrganizationLimits> = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  if (reset === true) return { ...NO_LIMITS, ...changes };
+  return Object.keys(changes).length === 0 ? undefined : changes;
+}
+
 /** As they are written. */
 interface ClusterOptions {
   readonly placement?: string;
@@ -676,6 +738,8 @@ interface ClusterOptions {
 const WEIGHT_MAX = 1_000;
 const CAP_MAX = 10_000_000;
 const LIMIT_MAX = 1_000_000;
+/** The longest timeout that PostgreSQL has. */
+const TIMEOUT_MAX_MS = 2_147_483_647;
 
 /** @throws UsageError */
 function clusterToAdd(name: string, urlSource: string, { placement = 'database,schema', weight = '1', cap }: ClusterOptions): AddedCluster {

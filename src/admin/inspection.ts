@@ -2,7 +2,9 @@ import { once } from 'node:events';
 import { organizationOfPool } from '../backend/organization-pool.ts';
 import { OPERATORS } from '../catalog/audit/records.ts';
 import type { ApiKey } from '../catalog/key-rows.ts';
+import { limitsInForce, type OrganizationLimits } from '../catalog/limits.ts';
 import type { Organization } from '../catalog/organization.ts';
+import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { ClientActivity } from '../router/activity.ts';
 import { type OperatorSession, organizationTable, printable, type Said, table } from './operations.ts';
@@ -68,6 +70,33 @@ export async function showOrganization({ operator, catalog, activity }: Operator
   };
   const lines = Object.entries(data).map(([name, value]) => [name, value instanceof Date ? value.toISOString() : String(value)]);
   return { text: table(['PROPERTY', 'VALUE'], lines), data };
+}
+
+/** What applies to an organization, and what of it an operator has set. @throws ServiceError `not_found` */
+export async function showLimits({ operator, config }: OperatorSession, id: string): Promise<Said> {
+  return limitsSaid(await operator.organization(id), config);
+}
+
+/** Sets some of an organization's own limits, and those of its clones; null: the default again. @throws ServiceError `not_found`, `invalid_request` */
+export async function setLimits(
+  { operator, config, origin }: OperatorSession,
+  id: string,
+  changes: Partial<OrganizationLimits>,
+): Promise<Said> {
+  return limitsSaid(await operator.setLimits(id, changes, origin), config);
+}
+
+function limitsSaid(organization: Organization, config: Config): Said {
+  const { id, limits } = organization;
+  const inForce = limitsInForce(organization, config);
+  const own = (value: number | null) => (value === null ? '-' : String(value));
+  const rows = [
+    ['disk bytes', own(limits.diskBytes), String(inForce.diskBytes ?? 'any')],
+    ['sessions', own(limits.sessions), String(inForce.sessions)],
+    ['requests per second', own(limits.requestsPerSecond), String(inForce.requestsPerSecond ?? 'any')],
+    ['statement ms', own(limits.statementMs), String(inForce.statementMs === 0 ? 'any' : inForce.statementMs)],
+  ];
+  return { text: table(['LIMIT', 'OWN', 'IN FORCE'], rows), data: { id, own: limits, inForce } };
 }
 
 const KEY_HEADINGS = ['ID', 'PREFIX', 'SCOPE', 'CREATED', 'LAST USED', 'EXPIRES', 'NAME'];

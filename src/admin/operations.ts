@@ -73,6 +73,8 @@ export interface OperatorSession {
   /** Looks at what may need attention. */
   examine(): Promise<Finding[]>;
   readonly catalog: Catalog;
+  /** As the service has it, if it is started in the same environment. */
+  readonly config: Config;
   /** Of the processes of the service. */
   readonly activity: Activity;
   /** The operator, by the machine's user name. */
@@ -103,6 +105,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     operator,
     signUps,
     catalog,
+    config,
     activity: new Activity(new Sessions(catalog.processes)),
     clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe, disk }),
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),

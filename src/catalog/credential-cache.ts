@@ -114,6 +114,7 @@ export class CredentialCache {
         keys: [],
         ended: {},
         placement: undefined,
+        limits: undefined,
         pausedForMs: null,
       };
       if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
@@ -209,7 +210,7 @@ export class CredentialCache {
 
   /** Ends the keys that the state contradicts. */
   #settle(state: KeyState): void {
-    const { organizationId, revision, status, keys, ended, placement } = state;
+    const { organizationId, revision, status, keys, ended, placement, limits } = state;
     const entry = this.#index.get(organizationId);
     if (entry === undefined) return;
     if (entry.organization.status !== status) {
@@ -223,6 +224,8 @@ export class CredentialCache {
       return;
     }
     if (placement !== undefined) entry.organization.placement = placement;
+    // Whoever is logged in already has them from now on.
+    if (limits !== undefined) entry.organization.limits = limits;
     const valid = new Map(keys.map((key) => [key.id, key]));
     for (const key of [...entry.keys.values()]) {
       const found = valid.get(key.key.id);

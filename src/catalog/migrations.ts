@@ -345,6 +345,14 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       values ('operator', 0, sha256('operator'), 0, sha256('operator'));
     `,
   },
+  {
+    name: '018 limits',
+    sql: `
+      alter table postern.organizations
+        -- What an operator has set for the organization: diskBytes, sessions, requestsPerSecond, statementMs; null or absent: the default.
+        add column limits jsonb not null default '{}';
+    `,
+  },
 ];
 
 /** A step may rewrite every entry of a long audit log. Other processes wait for it. */

@@ -3,6 +3,7 @@ import { ServiceError } from '../errors.ts';
 import { startChain } from './audit/blocks.ts';
 import type { Sql } from './control-pool.ts';
 import { type ApiKey, FIRST_KEY, insertKey, type NewApiKey } from './key-rows.ts';
+import { NO_LIMITS, type OrganizationLimits } from './limits.ts';
 
 /** Where an organization's data lives: the PostgreSQL server, the database and schema in it, and the role that owns them. */
 export interface Placement {
@@ -25,6 +26,7 @@ export interface Organization {
   readonly status: OrganizationStatus;
   readonly createdAt: Date;
   readonly placement: Placement;
+  readonly limits: OrganizationLimits;
   /** Of a clone, as far as keys are concerned: the organization that it is a copy of. */
   readonly sourceId?: string;
 }
@@ -35,11 +37,12 @@ export interface OrganizationRow {
   readonly email: string;
   readonly status: OrganizationStatus;
   readonly placement: Placement;
+  readonly limits: Partial<OrganizationLimits>;
   readonly created_at: Date;
 }
 
-export function toOrganization({ id, name, email, status, placement, created_at }: OrganizationRow): Organization {
-  return { id, name, email, status, createdAt: created_at, placement };
+export function toOrganization({ id, name, email, status, placement, limits, created_at }: OrganizationRow): Organization {
+  return { id, name, email, status, createdAt: created_at, placement, limits: { ...NO_LIMITS, ...limits } };
 }
 
 /** The status changes that an operator can make. An organization that is being signed up has none. */
@@ -60,7 +63,7 @@ export function checkChange({ id, status }: Organization, next: OrganizationStat
 /** In the order of their creation. */
 export async function listOrganizations(sql: Sql, status?: OrganizationStatus): Promise<Organization[]> {
   const rows = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, created_at
+    select id, name, email, status, placement, limits, created_at
     from postern.organizations
     ${status === undefined ? sql`` : sql`where status = ${status}`}
     order by created_at, id`;
@@ -69,7 +72,7 @@ export async function listOrganizations(sql: Sql, status?: OrganizationStatus): 
 
 export async function findOrganization(sql: Sql, id: string): Promise<Organization | undefined> {
   const [row] = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, created_at from postern.organizations where id = ${id}`;
+    select id, name, email, status, placement, limits, created_at from postern.organizations where id = ${id}`;
   return row && toOrganization(row);
 }
 
@@ -95,7 +98,7 @@ export async function insertOrganization(
     values (
       ${id}, ${name}, ${email}, ${uniqueName}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
     on conflict (email_key) where status <> 'dropped' do nothing
-    returning id, name, email, status, placement, created_at`;
+    returning id, name, email, status, placement, limits, created_at`;
   if (row === undefined) return undefined;
   await startChain(sql, id);
   return { organization: toOrganization(row), key: await insertKey(sql, id, key, FIRST_KEY, { at: now }) };
@@ -107,7 +110,7 @@ export async function insertOrganization(
  */
 export async function lockOrganization(sql: Sql, id: string): Promise<Organization> {
   const [row] = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, created_at from postern.organizations where id = ${id} for update`;
+    select id, name, email, status, placement, limits, created_at from postern.organizations where id = ${id} for update`;
   if (row === undefined) throw noOrganization(id);
   return toOrganization(row);
 }
@@ -127,7 +130,7 @@ export async function updateProfile(sql: Sql, id: string, { name, email }: Profi
     update postern.organizations
     set name = coalesce(${name ?? null}, name), email = coalesce(${email ?? null}, email), email_key = coalesce(${key}, email_key)
     where id = ${id} and not exists (select from postern.organizations where email_key = ${key} and status <> 'dropped' and id <> ${id})
-    returning id, name, email, status, placement, created_at`;
+    returning id, name, email, status, placement, limits, created_at`;
   return row && toOrganization(row);
 }
 

@@ -1,8 +1,10 @@
+import { ServiceError } from '../errors.ts';
 import type { Actor, Origin } from '../observation.ts';
 import type { AuditLog } from './audit/log.ts';
 import { DONE } from './audit/records.ts';
 import type { ControlPool } from './control-pool.ts';
 import { type ApiKey, deleteKeys } from './key-rows.ts';
+import { type OrganizationLimits, storeLimits } from './limits.ts';
 import { deleteMove } from './moves.ts';
 import {
   type ChangeOrganization,
@@ -103,6 +105,24 @@ export class OrganizationRegistry {
       await updateProfile(sql, organizationId, { name });
       await audit.appendWith(sql, { organizationId, action: 'organization.updated', origin, outcome: DONE });
       return { ...organization, name };
+    });
+  }
+
+  /**
+   * Changes some of an organization's limits. Every process applies them at once, to those who are logged in already too.
+   * @throws ServiceError `not_found`; `invalid_request` for one that is being dropped
+   */
+  setLimits(organizationId: string, changes: Partial<OrganizationLimits>, origin: Origin): Promise<Organization> {
+    const { audit, change } = this.#options;
+    return change(organizationId, async (sql, organization) => {
+      const { status } = organization;
+      if (status === 'dropping' || status === 'dropped') {
+        throw new ServiceError('invalid_request', `organization "${organizationId}" is ${status}`);
+      }
+      const limited = { ...organization, limits: { ...organization.limits, ...changes } };
+      await storeLimits(sql, limited);
+      await audit.appendWith(sql, { organizationId, action: 'organization.limits', origin, outcome: DONE });
+      return limited;
     });
   }
 

@@ -207,6 +207,9 @@ export class Authenticator {
       get placement() {
         return asReader(organization.placement);
       },
+      get limits() {
+        return organization.limits;
+      },
     };
     this.#asReaders.set(organization, seen);
     return seen;

@@ -1,6 +1,7 @@
 import { digestApiKey, generateInvitation } from '../auth/tokens.ts';
 import { DONE } from '../catalog/audit/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
+import type { OrganizationLimits } from '../catalog/limits.ts';
 import { noOrganization, type Organization, type OrganizationStatus } from '../catalog/organization.ts';
 import { OPERATOR_PAUSE, UNTIL_ENDED_MS } from '../catalog/pauses.ts';
 import type { NewInvitation } from '../catalog/sign-ups.ts';
@@ -84,6 +85,17 @@ export class Operator {
     const organization = await this.#catalog.organizations.setStatus(organizationId, 'active', origin);
     for (const { id } of await this.#clonesIn(organizationId, 'suspended'))
       await this.#catalog.organizations.setStatus(id, 'active', origin);
+    return organization;
+  }
+
+  /**
+   * Changes some of its limits, and those of its clones. @returns the organization as it is now
+   * @throws ServiceError `not_found`, `invalid_request`
+   */
+  async setLimits(organizationId: string, changes: Partial<OrganizationLimits>, origin: Origin): Promise<Organization> {
+    const organization = await this.#catalog.organizations.setLimits(organizationId, changes, origin);
+    const clones = [...(await this.#clonesIn(organizationId, 'active')), ...(await this.#clonesIn(organizationId, 'suspended'))];
+    for (const { id } of clones) await this.#catalog.organizations.setLimits(id, changes, origin);
     return organization;
   }
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { meReply, rotateKeyReply, signupReply, type WireAddress } from '../../http/reply-schemas.ts';
+import { NO_LIMITS } from '../../src/catalog/limits.ts';
 import type { SignedUp } from '../../src/router/accounts.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { startTestService, type TestService } from '../support/service.ts';
@@ -9,7 +10,15 @@ import { openDoor, talk } from './door.ts';
 
 const PLACED = { kind: 'database', cluster: 'default', database: 'org_1', schema: 'public', role: 'org_1' } as const;
 const SIGNED_UP: SignedUp = {
-  organization: { id: 'org_1', name: 'A', email: 'a@acme.test', status: 'active', createdAt: new Date(), placement: PLACED },
+  organization: {
+    id: 'org_1',
+    name: 'A',
+    email: 'a@acme.test',
+    status: 'active',
+    createdAt: new Date(),
+    placement: PLACED,
+    limits: NO_LIMITS,
+  },
   apiKey: 'pst_1',
   keyId: 'key_1',
   quota: { limit: 5, remaining: 4, resetS: 1 },

@@ -130,6 +130,42 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     expect((await admin('org', 'show')).code).toBe(2);
   });
 
+  it('org limits sets limits of its own, for clones too, and the defaults again', async () => {
+    const organization = await service.signUp();
+    const limits = async (id: string, ...words: string[]) => {
+      const { code, stdout, stderr } = await admin('org', 'limits', id, ...words, '--json');
+      expect([code, stderr], words.join(' ')).toEqual([0, '']);
+      return JSON.parse(stdout);
+    };
+    const none = { diskBytes: null, sessions: null, requestsPerSecond: null, statementMs: null };
+    expect(await limits(organization.id)).toEqual({
+      id: organization.id,
+      own: none,
+      inForce: { diskBytes: null, sessions: 1_000, requests: 256, requestsPerSecond: null, statementMs: 0, httpStatementMs: 300_000 },
+    });
+    expect(await limits(organization.id, '--disk', '10GB', '--sessions', '20', '--requests-per-second', '5')).toMatchObject({
+      own: { diskBytes: 10 * 2 ** 30, sessions: 20, requestsPerSecond: 5, statementMs: null },
+      inForce: { diskBytes: 10 * 2 ** 30, sessions: 20, requests: 20, requestsPerSecond: 5 },
+    });
+    expect((await admin('org', 'limits', organization.id, '--statement-ms', '2000')).stdout).toBe(
+      `LIMIT                OWN          IN FORCE
+disk bytes           10737418240  10737418240
+sessions             20           20
+requests per second  5            5
+statement ms         2000         2000
+`,
+    );
+    const [reset, ...rest] = [await limits(organization.id, '--reset', '--disk', '1.5MB'), await auditOf(organization)];
+    expect(reset.own).toEqual({ ...none, diskBytes: 1_572_864 });
+    expect(rest).toEqual([['organization.limits', 'organization.limits', 'organization.limits']]);
+
+    expect((await admin('org', 'limits', 'org_000000000000', '--sessions', '1')).code).toBe(3);
+    expect(await admin('org', 'limits', organization.id, '--disk', '10')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--disk is a size with a unit'),
+    });
+  });
+
   it('org suspend ends sessions at once and refuses the key until org resume', async () => {
     const organization = await service.signUp();
     const [idle, busy] = [await service.connect(organization), await service.connect(organization)];

@@ -211,6 +211,20 @@ describe('a clone', () => {
     expect((await service.query(organization, 'SELECT 1')).status).toBe(200);
   });
 
+  it('has the limits of the first organization, and later ones too', async () => {
+    const organization = await service.signUp();
+    const { operator } = service.service;
+    const origin = { surface: 'admin', sourceIp: '127.0.0.1' } as const;
+    await operator.setLimits(organization.id, { sessions: 7 }, origin);
+    const copy = cloned(await clone(organization));
+    expect((await operator.organization(copy.id)).limits).toMatchObject({ sessions: 7, diskBytes: null });
+    await operator.setLimits(organization.id, { diskBytes: 2 ** 30 }, origin);
+    expect((await operator.organization(copy.id)).limits).toMatchObject({ sessions: 7, diskBytes: 2 ** 30 });
+    await operator.setLimits(copy.id, { sessions: 3 }, origin);
+    expect((await operator.organization(organization.id)).limits.sessions).toBe(7);
+    await operator.drop(copy.id, origin);
+  });
+
   it('is suspended, resumed and dropped with the first organization', async () => {
     const organization = await service.signUp();
     const copy = cloned(await clone(organization));

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { inject } from 'vitest';
 import { BackendConnection } from '../../src/backend/connection.ts';
 import { Pool } from '../../src/backend/pool.ts';
+import { NO_LIMITS } from '../../src/catalog/limits.ts';
 import { Lease, type Tenant } from '../../src/router/lease.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { RESULT_BOUNDS } from '../../src/sql/result-budget.ts';
@@ -106,6 +107,7 @@ function tenantOf(id: string): Tenant {
       status: 'active',
       createdAt,
       placement: { kind: 'database', cluster: 'default', database: id, schema: 'public', role: id },
+      limits: NO_LIMITS,
     },
     key: {
       id: 'key_000000000000',

@@ -417,6 +417,7 @@ export const AUDIT_ACTIONS = [
   'organization.cloned',
   'organization.active',
   'organization.suspended',
+  'organization.limits',
   'organization.paused',
   'organization.unpaused',
   'organization.dropping',

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CredentialCache, CredentialIndex, type Entry } from '../../../src/catalog/credential-cache.ts';
 import type { KeyState, LiveKeys } from '../../../src/catalog/credentials.ts';
 import type { ApiKey } from '../../../src/catalog/key-rows.ts';
+import { NO_LIMITS } from '../../../src/catalog/limits.ts';
 
 const ORGANIZATION = 'org_a1b2c3d4e5f6';
 const bytes = Buffer.alloc(32);
@@ -30,7 +31,7 @@ function keyOf(id: string): ApiKey {
 function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): LiveKeys {
   const placement = { kind: 'database', cluster: 'default', database: ORGANIZATION, schema: 'public', role: ORGANIZATION } as const;
   return {
-    organization: { id: ORGANIZATION, name: 'Acme', email: 'a@acme.test', status, createdAt: new Date(0), placement },
+    organization: { id: ORGANIZATION, name: 'Acme', email: 'a@acme.test', status, createdAt: new Date(0), placement, limits: NO_LIMITS },
     salt: { salt: bytes, iterations: 4096 },
     keys: [{ id: keyId, key: keyOf(keyId), digest: Buffer.from(keyId), version: 1, expiresInMs: null }],
     former: [],
@@ -46,6 +47,7 @@ const state = (revision: number, keyId: string, status: KeyState['status'] = 'ac
   keys: [{ id: keyId, version: 1, expiresInMs: null }],
   ended: {},
   placement: undefined,
+  limits: undefined,
   pausedForMs: null,
 });
 

@@ -5,6 +5,7 @@ import type { Catalog } from '../../../src/catalog/catalog.ts';
 import type { ControlConnection } from '../../../src/catalog/control-pool.ts';
 import type { Credential, FormerKey } from '../../../src/catalog/credentials.ts';
 import type { NewApiKey } from '../../../src/catalog/key-rows.ts';
+import { NO_LIMITS } from '../../../src/catalog/limits.ts';
 import { makePostgresProxy } from '../../support/postgres-proxy.ts';
 import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
@@ -211,6 +212,35 @@ describe('suspension', () => {
     expect(credential.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await here.catalog.findByDigest(key.digest)).toBeUndefined();
     expect(await here.catalog.organizations.list({ status: 'dropping' })).toMatchObject([{ id: organization.id }]);
+  });
+});
+
+describe('limits', () => {
+  test('of those who are logged in change in every process, in the same object', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const [own, elsewhere] = [await known(here.catalog.findByDigest(key.digest)), await known(there.catalog.findByDigest(key.digest))];
+    expect(elsewhere.organization.limits).toEqual(NO_LIMITS);
+
+    const limited = await here.catalog.organizations.setLimits(organization.id, { sessions: 3, diskBytes: 2 ** 40 }, ORIGIN);
+    const limits = { ...NO_LIMITS, sessions: 3, diskBytes: 2 ** 40 };
+    expect([limited.limits, own.organization.limits]).toEqual([limits, limits]);
+    await expect.poll(() => elsewhere.organization.limits).toEqual(limits);
+    expect((await known(there.catalog.findByDigest(key.digest))).organization).toBe(elsewhere.organization);
+    expect((await here.catalog.organizations.find(organization.id))?.limits).toEqual(limits);
+
+    await there.catalog.organizations.setLimits(organization.id, { diskBytes: null, statementMs: 0 }, ORIGIN);
+    await expect.poll(() => own.organization.limits).toEqual({ ...NO_LIMITS, sessions: 3, statementMs: 0 });
+    expect([own.revoked.aborted, elsewhere.revoked.aborted]).toEqual([false, false]);
+    const { data } = await here.catalog.audit.list(organization.id);
+    expect(data.map(({ action }) => action)).toEqual(['organization.limits', 'organization.limits', 'auth.signup']);
+  });
+
+  test('are not set for an organization that is gone or being dropped', async () => {
+    const { organization } = await newOrganization(here.catalog);
+    await here.catalog.organizations.setStatus(organization.id, 'dropping', ORIGIN);
+    const refused = here.catalog.organizations.setLimits(organization.id, { sessions: 3 }, ORIGIN);
+    await expect(refused).rejects.toMatchObject({ kind: 'invalid_request' });
+    await expect(here.catalog.organizations.setLimits('org_000000000000', {}, ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
   });
 });
 
