@@ -1,24 +1,32 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
+import { requestsOf } from '../src/catalog/limits.ts';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../src/runtime/memory-budget.ts';
+import { burstOf, LocalRate, type RateLimit } from '../src/runtime/token-buckets.ts';
 import type { ConnectionLimit } from './connection-limit.ts';
+import type { RateLeft, RequestContext } from './request-context.ts';
 
-type AdmittedTenant = Pick<Tenant, 'limitsId'> & { readonly organization: Pick<Tenant['organization'], 'id'> };
+type AdmittedTenant = Pick<Tenant, 'limitsId'> & { readonly organization: Pick<Tenant['organization'], 'id' | 'limits'> };
+
+/** Where admission notes what is left. */
+type AdmittedCall = Pick<RequestContext, 'rate'>;
 
 /**
- * Limits the requests of one organization in progress. Admitted requests wait for a database session in the pool, which
+ * Limits the requests of one organization in progress, and in a second. Admitted requests wait for a database session in the pool, which
  * serves the organization with the fewest sessions first.
  */
 export class Admission {
   readonly #limit: CountLimit;
+  readonly #rates: RateLimit;
   readonly #underWay = new Map<string, { count: number }>();
 
-  /** @param limit of each organization */
-  constructor(limit: CountLimit) {
+  /** @param limit of each organization @param rates of those that have a limit for them */
+  constructor(limit: CountLimit, rates: RateLimit = new LocalRate()) {
     this.#limit = limit;
+    this.#rates = rates;
   }
 
   /** How many are in progress, of all organizations. */
@@ -31,18 +39,40 @@ export class Admission {
     return this.#underWay.get(organizationId)?.count ?? 0;
   }
 
-  /** @returns a function that ends the admission; undefined if it is not known at once whether the request is admitted: {@link enter} tells */
-  tryEnter(tenant: AdmittedTenant): (() => void) | undefined {
-    return this.#limit.tryEnter(tenant.limitsId) ? this.#entered(tenant) : undefined;
+  /**
+   * @returns a function that ends the admission; undefined if it is not known at once whether the request is admitted: {@link enter} tells
+   * @throws ServiceError `rate_limited`
+   */
+  tryEnter(tenant: AdmittedTenant, call: AdmittedCall): (() => void) | undefined {
+    const { limitsId, organization } = tenant;
+    if (!this.#limit.tryEnter(limitsId, requestsOf(organization, this.#limit.max))) return undefined;
+    const perSecond = organization.limits.requestsPerSecond;
+    if (perSecond === null) return this.#entered(tenant);
+    const left = this.#rates.tryTake(limitsId, perSecond);
+    if (left === undefined) {
+      this.#limit.leave(limitsId);
+      return undefined;
+    }
+    return this.#taken(tenant, call, perSecond, left);
   }
 
   /**
    * @returns a function that ends the admission
-   * @throws ServiceError `too_many_requests`
+   * @throws ServiceError `too_many_requests`, `rate_limited`
    */
-  async enter(tenant: AdmittedTenant): Promise<() => void> {
-    if (!(await this.#limit.enter(tenant.limitsId))) throw tooMany(this.#limit.max);
-    return this.#entered(tenant);
+  async enter(tenant: AdmittedTenant, call: AdmittedCall): Promise<() => void> {
+    const { limitsId, organization } = tenant;
+    const max = requestsOf(organization, this.#limit.max);
+    if (!(await this.#limit.enter(limitsId, { max }))) throw tooMany(max);
+    const perSecond = organization.limits.requestsPerSecond;
+    return perSecond === null ? this.#entered(tenant) : this.#taken(tenant, call, perSecond, await this.#rates.take(limitsId, perSecond));
+  }
+
+  #taken(tenant: AdmittedTenant, call: AdmittedCall, perSecond: number, left: number): () => void {
+    call.rate = { perSecond, left: Math.max(0, left) };
+    if (left >= 0) return this.#entered(tenant);
+    this.#limit.leave(tenant.limitsId);
+    throw tooFast(perSecond);
   }
 
   #entered({ limitsId, organization: { id: organizationId } }: AdmittedTenant): () => void {
@@ -57,6 +87,28 @@ export class Admission {
   }
 }
 
+/**
+ * What is said of a limit for requests in a second. The window is the time in which an empty bucket fills.
+ * @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+ */
+export function rateHeaders({ perSecond, left }: RateLeft): Readonly<Record<string, string>> {
+  const burst = burstOf(perSecond);
+  return {
+    'ratelimit-policy': `"requests";q=${burst};w=${Math.ceil(burst / perSecond)}`,
+    ratelimit: `"requests";r=${left};t=${NEXT_S}`,
+  };
+}
+
+/** In so many seconds there is one more. */
+const NEXT_S = 1;
+
+function tooFast(perSecond: number): ServiceError {
+  return new ServiceError('rate_limited', `the organization may send ${perSecond} requests in a second`, {
+    hint: 'Send fewer, or several statements in one: POST /api/transaction.',
+    retryAfterS: NEXT_S,
+  });
+}
+
 /** The limits for requests. */
 interface RequestLimits {
   readonly admission: Admission;
@@ -68,7 +120,7 @@ interface RequestLimits {
 /** Runs before the body is read, so that the bodies of many requests cannot fill the memory. */
 export function limitRequests(app: FastifyInstance, { admission, connections, bodies, results }: RequestLimits): void {
   // The first hook after authentication, and the last before the body.
-  app.addHook('preParsing', (request, _reply, body, done) => {
+  app.addHook('preParsing', (request, reply, body, done) => {
     const { call } = request;
     const { tenant } = call;
     const admitted = (id: string, leave: () => void) => {
@@ -83,18 +135,25 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
       countBody(request, body, id, bodies);
     };
     const admit = (one: Tenant): Promise<void> | undefined => {
-      const leave = admission.tryEnter(one);
-      if (leave === undefined) return admission.enter(one).then((entered) => admitted(one.limitsId, entered));
+      const leave = admission.tryEnter(one, call);
+      if (leave === undefined) return admission.enter(one, call).then((entered) => admitted(one.limitsId, entered));
       admitted(one.limitsId, leave);
       return undefined;
+    };
+    // Also of a request that is refused.
+    const tell = () => {
+      if (call.rate !== undefined) reply.headers(rateHeaders(call.rate));
     };
     try {
       if (call.disconnect.reason !== undefined) throw call.disconnect.reason;
       if (tenant !== undefined) connections.authenticated(request.raw.socket, tenant.limitsId);
       const admitting = tenant === undefined ? undefined : admit(tenant);
-      if (admitting === undefined) done();
-      else admitting.then(() => done(), done);
+      if (admitting === undefined) {
+        tell();
+        done();
+      } else admitting.finally(tell).then(() => done(), done);
     } catch (error) {
+      tell();
       done(error as Error);
     }
   });

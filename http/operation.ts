@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import type * as z from 'zod';
 import type { AuditAction } from '../src/catalog/audit/records.ts';
 import type { KeyScope } from '../src/catalog/key-rows.ts';
+import { httpStatementMsOf } from '../src/catalog/limits.ts';
 import type { Placement } from '../src/catalog/organization.ts';
 import type { QueryStatistics } from '../src/catalog/query-statistics.ts';
 import type { Usage } from '../src/catalog/usage.ts';
@@ -10,6 +11,7 @@ import { ServiceError } from '../src/errors.ts';
 import type { Observe } from '../src/observation.ts';
 import type { ApiKeys, SignUps } from '../src/router/accounts.ts';
 import type { Authenticator } from '../src/router/authenticator.ts';
+import type { Tenant } from '../src/router/lease.ts';
 import type { Clones } from '../src/router/moves.ts';
 import type { ConsoleSignIn } from '../src/router/one-time-sign-in.ts';
 import type { Operator } from '../src/router/operator.ts';
@@ -202,9 +204,10 @@ export interface RouteContext {
   readonly ready: () => Promise<void>;
 }
 
-/** @throws ServiceError `invalid_request` for a longer timeout than the service allows */
-export function timeoutOf(wantedMs: number | undefined, config: Config): number {
-  const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
+/** @throws ServiceError `invalid_request` for a longer timeout than the service, or a limit of the organization's own, allows */
+export function timeoutOf(wantedMs: number | undefined, config: Config, { organization }: Pick<Tenant, 'organization'>): number {
+  const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs } = config;
+  const maxMs = httpStatementMsOf(organization, config);
   if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);
   if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: must be a whole number from 1 to ${maxMs}`);
   return wantedMs;

@@ -68,15 +68,21 @@ export const meReply = z.object({
   connectionString: connectionString('without a password: the key is only in the reply to the sign-up'),
   limits: z.object({
     statementTimeoutMs: z.int().describe('Where the request does not say'),
-    maxStatementTimeoutMs: z.int(),
+    maxStatementTimeoutMs: z.int().describe('The most that a request over HTTP may ask for'),
+    wireStatementTimeoutMs: z.int().nullable().describe('At the wire door; null: no limit'),
     maxBodyBytes: z.int(),
     maxBodiesBytes: z.int().describe('Bodies of requests under way, together'),
     maxBodyValues: z.int().describe('Strings, numbers, arrays and so on in one body'),
     maxStatements: z.int(),
     maxParameters: z.int(),
     maxRequests: z.int().describe('Requests over HTTP under way at once, those that wait for a database session included'),
+    maxRequestsPerSecond: z
+      .int()
+      .nullable()
+      .describe('Requests over HTTP, on average; twice as many, and 10 at least, may come at once; null: no limit'),
     maxBackendSessions: z.int().describe('Database sessions at work at once, over both doors'),
     maxClientConnections: z.int().describe('Connections to the wire door at once'),
+    maxDiskBytes: z.int().nullable().describe('How large the data may be; null: any size'),
   }),
 });
 

@@ -6,6 +6,12 @@ import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
 import type { StatementOutcome } from '../src/sql/result-budget.ts';
 
+/** What is left of a limit for requests in a second. */
+export interface RateLeft {
+  readonly perSecond: number;
+  readonly left: number;
+}
+
 /** What is known of a call while it runs: the caller, the request and its outcome. */
 export interface RequestContext extends Indexed {
   /** Authentication may complete it. */
@@ -17,6 +23,8 @@ export interface RequestContext extends Indexed {
   isReplySent: boolean;
   /** Set by authentication. */
   tenant: Tenant | undefined;
+  /** How many requests its organization may send yet; set by admission, if there is a limit. */
+  rate: RateLeft | undefined;
   /** Ends what admission has granted. */
   leave: (() => void) | undefined;
   /** Where its body counts; set by admission, for a large one. */
@@ -57,6 +65,7 @@ export function openContext(origin: Origin): RequestContext {
     disconnect: new DisconnectSignal(),
     isReplySent: false,
     tenant: undefined,
+    rate: undefined,
     leave: undefined,
     body: undefined,
     results: undefined,

@@ -62,7 +62,7 @@ export class OpenSessions {
 }
 
 export interface WatchdogLimits {
-  /** How long one request may run; 0: no limit. */
+  /** How long one request may run where the organization has no limit of its own; 0: no limit. */
   readonly statementTimeoutMs: number;
   /** How long a session may be idle in a transaction; 0: no limit. */
   readonly idleInTransactionTimeoutMs: number;
@@ -71,7 +71,7 @@ export interface WatchdogLimits {
 /** A session, as the watchdog uses it. */
 export type WatchedSession = Pick<
   Relay,
-  'index' | 'unsent' | 'taken' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate'
+  'index' | 'unsent' | 'taken' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate' | 'ownStatementMs'
 >;
 
 const TICK_MS = 250;
@@ -124,8 +124,9 @@ export class Watchdog {
     const unreadMs = this.#unreadMs(session, now);
     if (unreadMs > SEND_TIMEOUT_MS) session.abandon();
     else if (session.halfClosed && Math.min(unreadMs, now - session.since) > HALF_CLOSED_GRACE_MS) session.abandon();
-    else if (session.activity === 'active' || session.activity === 'waiting') this.#checkStatement(session, now, statementTimeoutMs);
-    else {
+    else if (session.activity === 'active' || session.activity === 'waiting') {
+      this.#checkStatement(session, now, session.ownStatementMs ?? statementTimeoutMs);
+    } else {
       this.#canceledAt.delete(session);
       if (
         idleInTransactionTimeoutMs > 0 &&

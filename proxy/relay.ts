@@ -126,6 +126,11 @@ export class Relay extends WireSession implements ClientReceiver {
     return this.ending?.halfClosed === true;
   }
 
+  /** How long a request of this organization may run; 0: as long as it likes; null: as long as those of others. */
+  get ownStatementMs(): number | null {
+    return this.services.tenant.organization.limits.statementMs;
+  }
+
   /** Bytes that the client has not read yet. */
   get unsent(): number {
     return this.client.writableLength;

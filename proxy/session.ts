@@ -57,7 +57,8 @@ export async function openSession(
 ): Promise<void> {
   const { limitsId } = tenant;
   const { clientsOfOrganization, organizations } = context;
-  if (!clientsOfOrganization.tryEnter(limitsId) && !(await clientsOfOrganization.enter(limitsId))) {
+  const max = tenant.organization.limits.sessions ?? undefined;
+  if (!clientsOfOrganization.tryEnter(limitsId, max) && !(await clientsOfOrganization.enter(limitsId, { max }))) {
     throw new ServiceError('too_many_connections', `too many connections for organization "${tenant.organization.id}"`);
   }
   const shared = organizations.enter(tenant);

@@ -249,7 +249,7 @@ export async function startService(initial: Config, observer: Observer, { consol
     const [stopping, leaving] = [new AbortController(), new AbortController()];
     const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(clusters);
-    const admission = new Admission(limits.requestsOfOrganization);
+    const admission = new Admission(limits.requestsOfOrganization, limits.requestRates);
     const app = createHttpApp({
       authenticator,
       router,

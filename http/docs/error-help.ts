@@ -101,7 +101,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'The disk of the PostgreSQL server is nearly full, so nothing is copied on it.',
     cure: 'Delete clones and data that are not used any more, and tell the operator, who has to make the disk larger.',
   },
-  rate_limited: { cause: 'This was asked too often within an hour.', cure: 'Wait for the time in Retry-After.' },
+  rate_limited: {
+    cause: 'This was asked too often within an hour, or the organization has sent more requests in a second than its limit allows.',
+    cure: 'Wait for the time in Retry-After. RateLimit says how many requests are left.',
+  },
   too_many_requests: {
     cause: 'The organization has as many requests in flight, or as many bytes of them in memory, as it may have.',
     cure: 'Send fewer at the same time, and this one again after a second.',

@@ -65,7 +65,7 @@ export interface OpenApiDocument {
 }
 
 const DESCRIPTION =
-  'SQL over HTTP for one organization, with the API key that also opens the PostgreSQL wire door. Send the key as "Authorization: Bearer <API key>". Every error is a problem document (RFC 9457); its code is stable, and retryable says whether the same request may be sent again as it is.';
+  'SQL over HTTP for one organization, with the API key that also opens the PostgreSQL wire door. Send the key as "Authorization: Bearer <API key>". Every error is a problem document (RFC 9457); its code is stable, and retryable says whether the same request may be sent again as it is. If the organization has a limit for requests in a second, every reply says in RateLimit-Policy and RateLimit how many there may be and how many are left.';
 
 /** Errors that are not listed by operations. */
 const ANYWHERE: readonly ErrorCode[] = [
@@ -179,13 +179,15 @@ function problemResponse(status: number, codes: readonly ErrorCode[], operation:
 
 function errorsOf({ errors, needsKey, scope, path, body, ownErrors }: Operation): ErrorCode[] {
   if (ownErrors !== undefined) return [];
-  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'not_allowed', 'organization_suspended', 'too_many_requests'] : [];
+  const key: ErrorCode[] = needsKey
+    ? ['unauthorized', 'key_revoked', 'not_allowed', 'organization_suspended', 'too_many_requests', 'rate_limited']
+    : [];
   const more: ErrorCode[] = [
     ...(scope === undefined ? [] : (['forbidden'] as const)),
     ...(path.includes('{') ? (['not_found'] as const) : []),
   ];
   const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
-  return ['invalid_request', ...withBody, ...key, ...more, ...errors, 'not_ready', 'shutting_down', 'internal'];
+  return [...new Set<ErrorCode>(['invalid_request', ...withBody, ...key, ...more, ...errors, 'not_ready', 'shutting_down', 'internal'])];
 }
 
 function errorEntry({ status, title, retryable }: ErrorShape) {

@@ -13,7 +13,7 @@ import { MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json-buffer.ts';
 import type { QueryRequest } from '../../src/sql/query.ts';
 import type { QueryScheduler } from '../../src/sql/query-scheduler.ts';
-import type { Admission } from '../admission.ts';
+import { type Admission, rateHeaders } from '../admission.ts';
 import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../bearer.ts';
 import { compress, compressed, encodingFor, piecesOf, pipeStream } from '../compression.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
@@ -95,7 +95,7 @@ export class QueryExchange {
       call.tenant = tenant;
       this.#context.connections.authenticated(this.#socket, tenant.limitsId);
       const { admission } = this.#context;
-      const leave = admission.tryEnter(tenant) ?? (await admission.enter(tenant));
+      const leave = admission.tryEnter(tenant, call) ?? (await admission.enter(tenant, call));
       if (this.#isOver) {
         leave();
         return;
@@ -103,7 +103,7 @@ export class QueryExchange {
       call.leave = leave;
       call.traffic.bytesIn = end - bodyStart;
       call.statement = { sql, paramCount: params?.length ?? 0 };
-      const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, disconnect };
+      const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config, tenant), readOnly, disconnect };
       const answer = await queries.run(tenant, wanted);
       if (answer.outcome === undefined) call.ended = answer.done;
       else call.outcome = answer.outcome;
@@ -230,9 +230,10 @@ export class QueryExchange {
   }
 
   #head(status: number, contentType: string, length: number | undefined, more: ReplyHead['headers']): string {
-    const { tenant } = this.call;
-    const isReplaced = tenant !== undefined && tenant.key.replacedBy !== null;
-    const headers = isReplaced ? { ...replacementHeaders(tenant), ...more } : more;
+    const { tenant, rate } = this.call;
+    let headers = more;
+    if (tenant !== undefined && tenant.key.replacedBy !== null) headers = { ...replacementHeaders(tenant), ...headers };
+    if (rate !== undefined) headers = { ...rateHeaders(rate), ...headers };
     this.#status = status;
     this.isLast = this.keepAliveS === undefined;
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });

@@ -241,8 +241,9 @@ const OPENING = Buffer.from('{"results":[');
 const COMMA = Buffer.from(',');
 const CLOSING = Buffer.from(']}');
 
-function sessionOptions(config: RouteContext['config'], { call }: FastifyRequest): SessionOptions {
-  return { timeoutMs: timeoutOf(undefined, config), disconnect: call.disconnect, results: call.results };
+function sessionOptions(config: RouteContext['config'], request: FastifyRequest): SessionOptions {
+  const { call } = request;
+  return { timeoutMs: timeoutOf(undefined, config, tenantOf(request)), disconnect: call.disconnect, results: call.results };
 }
 
 function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyReply, { config, observe }: RouteContext): FastifyReply {

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { limitsInForce } from '../../src/catalog/limits.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { ConsoleSignIn } from '../../src/router/one-time-sign-in.ts';
 import { once } from '../../src/sql/idempotency.ts';
@@ -101,14 +102,17 @@ const me = {
         limits: {
           statementTimeoutMs: 30_000,
           maxStatementTimeoutMs: 300_000,
+          wireStatementTimeoutMs: null,
           maxBodyBytes: 16_777_216,
           maxBodiesBytes: 67_108_864,
           maxBodyValues: MAX_VALUES,
           maxStatements: MAX_STATEMENTS,
           maxParameters: MAX_PARAMETERS,
           maxRequests: 256,
+          maxRequestsPerSecond: 50,
           maxBackendSessions: 16,
           maxClientConnections: 1_000,
+          maxDiskBytes: 10_737_418_240,
         },
       },
     },
@@ -155,22 +159,27 @@ export function authEndpoints({ router, keys, signUps, config, connection }: Rou
     }),
 
     endpoint(me, async ({ request }) => {
-      const { organization, key } = tenantOf(request);
+      const tenant = tenantOf(request);
+      const { organization, key } = tenant;
+      const inForce = limitsInForce(organization, config);
       // Names and addresses are not among what the process is notified of.
       const { id, name: orgName, email, createdAt } = (await router.catalog.organizations.find(organization.id)) ?? organization;
       const times = { prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
       const asking = { key: shownKey(key), apiKey: { id: key.id, ...times } };
       const limits = {
-        statementTimeoutMs: timeoutOf(undefined, config),
-        maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
+        statementTimeoutMs: timeoutOf(undefined, config, tenant),
+        maxStatementTimeoutMs: inForce.httpStatementMs,
+        wireStatementTimeoutMs: inForce.statementMs === 0 ? null : inForce.statementMs,
         maxBodyBytes: config.POSTERN_HTTP_BODY_MAX_BYTES,
         maxBodiesBytes: bodyBoundsOf(config).perOrganizationBytes,
         maxBodyValues: MAX_VALUES,
         maxStatements: MAX_STATEMENTS,
         maxParameters: MAX_PARAMETERS,
-        maxRequests: config.POSTERN_HTTP_REQUESTS_PER_TENANT,
+        maxRequests: inForce.requests,
+        maxRequestsPerSecond: inForce.requestsPerSecond,
         maxBackendSessions: config.POSTERN_BACKENDS_PER_TENANT,
-        maxClientConnections: config.POSTERN_CLIENTS_PER_TENANT,
+        maxClientConnections: inForce.sessions,
+        maxDiskBytes: inForce.diskBytes,
       };
       const about = { id, organizationId: id, orgName, email, createdAt };
       return { ...about, ...asking, ...connectionDetails(id, undefined, request, connection), limits };
@@ -259,7 +268,7 @@ export function organizationEndpoints({ router, operator, config, observe }: Rou
       // The reply is stored after the change: if the process ends in between, the same request makes the same change again.
       const answer = await once(
         lease,
-        { timeoutMs: timeoutOf(undefined, config), disconnect, results },
+        { timeoutMs: timeoutOf(undefined, config, tenant), disconnect, results },
         repeatable,
         async (_session, keep) => {
           const text = Buffer.from(JSON.stringify(await change()));

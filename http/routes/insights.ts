@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { limitsInForce } from '../../src/catalog/limits.ts';
 import { QUERIES_MAX, QUERY_ORDERS, type QueryStatistic } from '../../src/catalog/query-statistics.ts';
 import { percentile, type StoredUsage, USAGE_PERIODS } from '../../src/catalog/usage.ts';
 import { readerOf } from '../../src/placement/reader-role.ts';
@@ -72,7 +73,7 @@ export function adviceEndpoints({ router, keys, statistics, config }: RouteConte
       const [counters, known] = await Promise.all([statistics.relationCounters(placement), keys.list(tenant)]);
       const reader = known.some(({ scope }) => scope === 'read') ? readerOf(tenant.organization.id) : undefined;
       const lease = await router.lease(tenant, { door: 'http', disconnect });
-      const timeoutMs = Math.min(timeoutOf(undefined, config), TIMEOUT_MAX_MS);
+      const timeoutMs = Math.min(timeoutOf(undefined, config, tenant), TIMEOUT_MAX_MS);
       return sendJson(request, reply, await giveAdvice(lease, { timeoutMs, disconnect, counters, reader }));
     }),
   ];
@@ -98,11 +99,22 @@ export const usageInterval = z.object({
 export const usageReply = z.object({
   organizationId: z.string(),
   period: z.enum(USAGE_PERIODS),
-  database: z.object({ bytes: z.number().describe('Measured within the last half minute') }),
+  database: z.object({
+    bytes: z.number().describe('Measured within the last half minute'),
+    maxBytes: z.number().nullable().describe('null: any size'),
+  }),
   sessions: z.object({
     wire: z.int().describe('Sessions at the wire door now, in the process that answers'),
     http: z.int().describe('Requests over HTTP now, this one among them'),
-    limits: z.object({ wire: z.int(), http: z.int(), backends: z.int() }).describe('Of one process'),
+    limits: z
+      .object({
+        wire: z.int(),
+        http: z.int(),
+        backends: z.int(),
+        requestsPerSecond: z.int().nullable().describe('Requests over HTTP; null: no limit'),
+        statementMs: z.int().nullable().describe('A statement at the wire door; null: no limit'),
+      })
+      .describe('Of all processes of one service'),
   }),
   intervals: z
     .array(usageInterval)
@@ -130,8 +142,8 @@ const readUsageEndpoint = {
       example: {
         organizationId: 'org_3x8d71hu39c3',
         period: '24h',
-        database: { bytes: 8_126_464 },
-        sessions: { wire: 4, http: 1, limits: { wire: 100, http: 100, backends: 16 } },
+        database: { bytes: 8_126_464, maxBytes: 10_737_418_240 },
+        sessions: { wire: 4, http: 1, limits: { wire: 100, http: 100, backends: 16, requestsPerSecond: 50, statementMs: null } },
         intervals: [
           { startsAt: '2025-01-31T09:30:00.000Z', ...EXAMPLE_COUNTS, latencyMs: { p50: 0.576, p95: 4.608, p99: 18.432 }, peakSessions: 5 },
         ],
@@ -145,19 +157,23 @@ const readUsageEndpoint = {
 export function usageEndpoints({ statistics, config }: RouteContext): Endpoint[] {
   return [
     endpoint(readUsageEndpoint, async ({ query: { period }, request, reply }) => {
-      const { id, placement } = tenantOf(request).organization;
+      const { organization } = tenantOf(request);
+      const { id, placement } = organization;
+      const inForce = limitsInForce(organization, config);
       const [bytes, intervals] = await Promise.all([statistics.dataBytes(placement), statistics.usage.read(id, period)]);
       return sendJson(request, reply, {
         organizationId: id,
         period,
-        database: { bytes },
+        database: { bytes, maxBytes: inForce.diskBytes },
         sessions: {
           wire: statistics.usage.counters.find(id)?.sessions ?? 0,
           http: statistics.requestsOf(id),
           limits: {
-            wire: config.POSTERN_CLIENTS_PER_TENANT,
-            http: config.POSTERN_HTTP_REQUESTS_PER_TENANT,
+            wire: inForce.sessions,
+            http: inForce.requests,
             backends: config.POSTERN_BACKENDS_PER_TENANT,
+            requestsPerSecond: inForce.requestsPerSecond,
+            statementMs: inForce.statementMs === 0 ? null : inForce.statementMs,
           },
         },
         intervals: intervals.map(shown),

@@ -85,7 +85,11 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       call.statement = { sql: body.sql, paramCount: 0 };
       call.atomic = body.transaction;
       const repeatable = idempotentRequest(request, JSON_TYPE);
-      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect: call.disconnect };
+      const wanted: MigrationRequest = {
+        ...body,
+        timeoutMs: timeoutOf(body.timeoutMs, config, tenantOf(request)),
+        disconnect: call.disconnect,
+      };
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
       if (repeatable !== undefined && !body.dryRun) return sendNewOrReplayed(reply, await applyMigrationOnce(lease, wanted, repeatable));
       const applied = await applyMigration(lease, wanted);
@@ -95,7 +99,7 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
     endpoint(list, async ({ request, reply }) => {
       const { disconnect } = request.call;
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
-      const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), disconnect });
+      const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config, tenantOf(request)), disconnect });
       return sendJson(request, reply, { migrations });
     }),
   ];

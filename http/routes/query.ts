@@ -85,7 +85,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         rowMode,
         format: form === 'json' ? undefined : form === 'lines' ? linesFormat(rowMode) : CSV_FORMAT,
         finalBytes: form === 'json' ? undefined : form === 'lines' ? errorLine(request, observe) : lastWords(request, observe),
-        timeoutMs: timeoutOf(body.timeoutMs, config),
+        timeoutMs: timeoutOf(body.timeoutMs, config, tenantOf(request)),
         readOnly,
         disconnect: call.disconnect,
         results: call.results,

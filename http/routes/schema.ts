@@ -253,7 +253,12 @@ export function schemaEndpoints({ router, config }: RouteContext): Endpoint[] {
     endpoint(schema, async ({ query, request, reply }) => {
       const { disconnect, results } = request.call;
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
-      const { body, hash } = await readSchema(lease, { ...query, timeoutMs: timeoutOf(undefined, config), disconnect, results });
+      const { body, hash } = await readSchema(lease, {
+        ...query,
+        timeoutMs: timeoutOf(undefined, config, tenantOf(request)),
+        disconnect,
+        results,
+      });
       return sendUnlessKnown(request, reply, body, hash);
     }),
   ];

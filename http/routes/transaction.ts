@@ -60,7 +60,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       call.atomic = true;
       const repeatable = idempotentRequest(request, JSON_TYPE);
       const { disconnect, results } = call;
-      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect, results };
+      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config, tenantOf(request)), disconnect, results };
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect, customOptions: optionsSetFirst(statements) });
       if (repeatable !== undefined && !body.readOnly && !body.rollback) {
         const once = await runTransactionOnce(lease, wanted, repeatable);

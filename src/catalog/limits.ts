@@ -42,15 +42,25 @@ export interface LimitsInForce {
   readonly httpStatementMs: number;
 }
 
+/** The longest timeout that a request over HTTP may ask for. */
+export function httpStatementMsOf({ limits: { statementMs } }: Limited, { POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs }: Config): number {
+  return statementMs === null || statementMs === 0 ? maxMs : Math.min(statementMs, maxMs);
+}
+
+/** How many requests over HTTP may be under way. @param usual as many as others may have */
+export function requestsOf({ limits: { sessions } }: Limited, usual: number): number {
+  return sessions === null ? usual : Math.min(sessions, usual);
+}
+
 export function limitsInForce(organization: Limited, config: Config): LimitsInForce {
   const { sessions, requestsPerSecond, statementMs } = organization.limits;
   return {
     diskBytes: diskLimitOf(organization, config) ?? null,
     sessions: sessions ?? config.POSTERN_CLIENTS_PER_TENANT,
-    requests: Math.min(sessions ?? Number.POSITIVE_INFINITY, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
+    requests: requestsOf(organization, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
     requestsPerSecond,
     statementMs: statementMs ?? config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
-    httpStatementMs: Math.min(statementMs || Number.POSITIVE_INFINITY, config.POSTERN_STATEMENT_TIMEOUT_MAX_MS),
+    httpStatementMs: httpStatementMsOf(organization, config),
   };
 }
 

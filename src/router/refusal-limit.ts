@@ -1,7 +1,7 @@
 import { rateLimitAddress } from '../auth/tokens.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
-import { BoundedMap } from '../runtime/bounded-map.ts';
+import { TokenBuckets } from '../runtime/token-buckets.ts';
 
 /** How long an address beyond its limit waits for each refusal. */
 export const HOLD_MS = 1_000;
@@ -20,38 +20,32 @@ interface RefusalLimitOptions {
   readonly now?: () => number;
 }
 
-/** A token bucket: how many refusals an address had left at a time. */
-interface Bucket {
-  left: number;
-  at: number;
-}
-
 /**
  * Counts the requests without a valid key of each address, at both doors. Beyond its limit an address is refused
  * slowly. Requests with a valid key are not limited, because other clients may use the same address.
  */
 export class RefusalLimit {
   readonly #options: RefusalLimitOptions;
-  readonly #now: () => number;
-  readonly #buckets = new BoundedMap<string, Bucket>({ maxEntries: MAX_ADDRESSES });
+  /** How many refusals each address has left. */
+  readonly #buckets: TokenBuckets;
   #warnedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: RefusalLimitOptions) {
     this.#options = options;
-    this.#now = options.now ?? (() => performance.now());
+    this.#buckets = new TokenBuckets({ maxEntries: MAX_ADDRESSES, now: options.now ?? (() => performance.now()) });
   }
 
   /** Counts a refusal. @returns the error to send instead, after {@link HOLD_MS}, if there are too many */
   count(sourceIp: string): ServiceError | undefined {
     const { perMinute, share } = this.#options;
     const address = rateLimitAddress(sourceIp);
-    const bucket = this.#refilled(address);
+    const bucket = this.#bucketOf(address);
     if (bucket.left >= 1) {
       bucket.left -= 1;
       share?.(address);
       return undefined;
     }
-    this.#warn(sourceIp, bucket.at);
+    this.#warn(sourceIp, this.#buckets.now);
     return new ServiceError('rate_limited', 'too many requests without a valid API key have come from this address', {
       retryAfterS: Math.ceil(((1 - bucket.left) * MINUTE_MS) / perMinute / 1_000),
     });
@@ -59,25 +53,13 @@ export class RefusalLimit {
 
   /** Other processes have refused requests of this address. */
   countElsewhere(address: string, count: number): void {
-    const bucket = this.#refilled(address);
+    const bucket = this.#bucketOf(address);
     bucket.left = Math.max(0, bucket.left - count);
   }
 
-  #refilled(address: string): Bucket {
+  #bucketOf(address: string) {
     const { perMinute } = this.#options;
-    const bucket = this.#bucketOf(address);
-    const now = this.#now();
-    bucket.left = Math.min(perMinute, bucket.left + ((now - bucket.at) * perMinute) / MINUTE_MS);
-    bucket.at = now;
-    return bucket;
-  }
-
-  #bucketOf(address: string): Bucket {
-    let bucket = this.#buckets.get(address);
-    if (bucket !== undefined) return bucket;
-    bucket = { left: this.#options.perMinute, at: this.#now() };
-    this.#buckets.set(address, bucket);
-    return bucket;
+    return this.#buckets.of(address, { size: perMinute, perSecond: perMinute / 60 });
   }
 
   #warn(sourceIp: string, now: number): void {

@@ -4,18 +4,25 @@ import { MemoryBudget } from './memory-budget.ts';
  * How many may be there at once, of each key: clients, or the requests of an organization. Those that are let in leave again.
  */
 export interface CountLimit {
-  /** The most of each key. */
+  /** The most of each key that has no limit of its own. */
   readonly max: number;
-  /** @returns whether it is let in; false also if it is not known at once: {@link enter} tells */
-  tryEnter(key: string): boolean;
+  /**
+   * @param max the most of this key; default: as of others. Those that are there already stay
+   * @returns whether it is let in; false also if it is not known at once: {@link enter} tells
+   */
+  tryEnter(key: string, max?: number): boolean;
   /** Whether it is known that nothing is left. */
   isFull(key: string): boolean;
-  /**
-   * @param mayEvict whether another process may have to close one for it
-   * @returns whether it is let in, when that is known
-   */
-  enter(key: string, mayEvict?: boolean): Promise<boolean>;
+  /** @returns whether it is let in, when that is known */
+  enter(key: string, how?: Entry): Promise<boolean>;
   leave(key: string): void;
+}
+
+export interface Entry {
+  /** Whether another process may have to close one for it. */
+  readonly mayEvict?: boolean;
+  /** As in {@link CountLimit.tryEnter}. */
+  readonly max?: number | undefined;
 }
 
 /** The limit of one process. */
@@ -27,9 +34,9 @@ export class LocalLimit implements CountLimit {
     this.max = max;
   }
 
-  tryEnter(key: string): boolean {
+  tryEnter(key: string, max = this.max): boolean {
     const count = this.#counts.get(key) ?? 0;
-    if (count >= this.max) return false;
+    if (count >= max) return false;
     this.#counts.set(key, count + 1);
     return true;
   }
@@ -38,8 +45,8 @@ export class LocalLimit implements CountLimit {
     return (this.#counts.get(key) ?? 0) >= this.max;
   }
 
-  async enter(key: string): Promise<boolean> {
-    return this.tryEnter(key);
+  async enter(key: string, how?: Entry): Promise<boolean> {
+    return this.tryEnter(key, how?.max);
   }
 
   leave(key: string): void {
@@ -102,9 +109,9 @@ export class BothLimits implements CountLimit {
     return this.#local.isFull(key) || this.#other.isFull(key);
   }
 
-  async enter(key: string, mayEvict?: boolean): Promise<boolean> {
+  async enter(key: string, how?: Entry): Promise<boolean> {
     if (!this.#local.tryEnter(key)) return false;
-    if (await this.#other.enter(key, mayEvict)) return true;
+    if (await this.#other.enter(key, how)) return true;
     this.#local.leave(key);
     return false;
   }
@@ -162,7 +169,7 @@ export class ConnectionCount<T> {
 
   async #ask(mayEvict: boolean): Promise<void> {
     this.#questions += 1;
-    const isLetIn = await this.#limit.enter(ALL, mayEvict);
+    const isLetIn = await this.#limit.enter(ALL, { mayEvict });
     this.#questions -= 1;
     if (isLetIn) {
       if (!this.#countFirst()) this.#limit.leave(ALL);

@@ -1,11 +1,11 @@
-import type { CountLimit } from '../runtime/count-limit.ts';
+import type { CountLimit, Entry } from '../runtime/count-limit.ts';
 import type { ToSupervisor } from './messages.ts';
 import { tellSupervisor } from './shared-parts.ts';
 
 export interface LentLimitOptions {
   /** The supervisor's allocator. */
   readonly limit: string;
-  /** The most of each key, in all workers together. */
+  /** The most of each key that has no limit of its own, in all workers together. */
   readonly max: number;
   /** The most of each key in this worker, if it may not have as many. */
   readonly ownMax?: number;
@@ -33,10 +33,14 @@ interface Holding {
   held: number;
   /** How much of it is taken. */
   used: number;
+  /** The most of this key, in all workers together. */
+  max: number;
+  /** Nothing has been lent since that became less: what is unused may be too many. */
+  isOver: boolean;
   /** Those that wait until the allocator lends more, in their order. */
   waiting: Waiting[];
-  /** What the allocator has been asked and has not answered. */
-  asking: Question | undefined;
+  /** What the allocator has been asked and has not answered, and what the limit was then. */
+  asking: (Question & { readonly max: number }) | undefined;
   /** Nothing was left then. */
   refusedAt: number;
   /** Something has happened since the last sweep. */
@@ -64,7 +68,15 @@ export class LentLimit implements CountLimit {
   readonly #holdings = new Map<string, Holding>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ limit, max, ownMax = max, workers, block, evict = () => false, tell = tellSupervisor }: LentLimitOptions) {
+  constructor({
+    limit,
+    max,
+    ownMax = Number.POSITIVE_INFINITY,
+    workers,
+    block,
+    evict = () => false,
+    tell = tellSupervisor,
+  }: LentLimitOptions) {
     this.max = max;
     this.#limit = limit;
     this.#ownMax = ownMax;
@@ -73,9 +85,10 @@ export class LentLimit implements CountLimit {
     this.#block = block ?? Math.max(1, Math.min(BLOCK_MAX, Math.floor(max / (8 * workers))));
   }
 
-  tryEnter(key: string): boolean {
+  tryEnter(key: string, max = this.max): boolean {
     const holding = this.#of(key);
-    if (holding.waiting.length > 0 || holding.used >= Math.min(holding.held, this.#ownMax)) return false;
+    if (max !== holding.max) this.#limitTo(key, holding, max);
+    if (holding.waiting.length > 0 || holding.used >= Math.min(holding.held, this.#mostOf(holding))) return false;
     holding.used += 1;
     if (holding.held - holding.used < this.#block / 2 && !isFull(holding)) this.#ask(key, holding);
     return true;
@@ -86,10 +99,10 @@ export class LentLimit implements CountLimit {
     return holding !== undefined && isFull(holding);
   }
 
-  enter(key: string, mayEvict = false): Promise<boolean> {
-    if (this.tryEnter(key)) return Promise.resolve(true);
+  enter(key: string, { mayEvict = false, max }: Entry = {}): Promise<boolean> {
+    if (this.tryEnter(key, max)) return Promise.resolve(true);
     const holding = this.#of(key);
-    if (holding.used + holding.waiting.length >= this.#ownMax) return Promise.resolve(false);
+    if (holding.used + holding.waiting.length >= this.#mostOf(holding)) return Promise.resolve(false);
     return new Promise((settle) => {
       holding.waiting.push({ settle, mayEvict });
       this.#ask(key, holding);
@@ -109,6 +122,13 @@ export class LentLimit implements CountLimit {
     const { asking } = holding;
     holding.asking = undefined;
     holding.held += count;
+    if (holding.isOver && asking?.max !== holding.max) {
+      // The allocator has answered by the former limit.
+      this.#release(key, holding, count);
+      this.#askAgain(key, holding);
+      return;
+    }
+    if (count > 0) holding.isOver = false;
     this.#serve(holding);
     if (count === 0) {
       holding.refusedAt = performance.now();
@@ -117,18 +137,31 @@ export class LentLimit implements CountLimit {
       holding.waiting = holding.waiting.filter((one) => !isRefused(one));
       for (const { settle } of refused) settle(false);
     }
-    if (holding.waiting.length > 0) this.#ask(key, holding);
+    this.#askAgain(key, holding);
     this.#releaseUnused(key, holding);
   }
 
-  /** Another worker needs some. Half of what is unused is left, for those who come here. @returns whether there was any */
+  /** Another worker needs some. Half of what is unused is left for those who come here, if some came lately. @returns whether there was any */
   giveUp(key: string, mayEvict: boolean): boolean {
     const holding = this.#holdings.get(key);
     if (holding === undefined) return false;
     if (holding.held === holding.used && mayEvict) this.#evict();
     if (holding.held === holding.used) return false;
-    this.#release(key, holding, Math.ceil((holding.held - holding.used) / 2));
+    const unused = holding.held - holding.used;
+    this.#release(key, holding, holding.isRecent ? Math.ceil(unused / 2) : unused);
     return true;
+  }
+
+  /** The limit of this key has changed. If it has become less, the allocator decides who has what, without what is unused here. */
+  #limitTo(key: string, holding: Holding, max: number): void {
+    holding.isOver = max < holding.max;
+    holding.max = max;
+    if (holding.isOver && holding.held > holding.used) this.#release(key, holding, holding.held - holding.used);
+  }
+
+  /** How many this worker may have. */
+  #mostOf({ max }: Holding): number {
+    return Math.min(this.#ownMax, max);
   }
 
   #serve(holding: Holding): void {
@@ -138,20 +171,34 @@ export class LentLimit implements CountLimit {
     }
   }
 
+  /** For those that still wait. They are refused if the worker has as many as it may have: the limit may have become less meanwhile. */
+  #askAgain(key: string, holding: Holding): void {
+    if (holding.waiting.length === 0) return;
+    if (holding.held < this.#mostOf(holding)) {
+      this.#ask(key, holding);
+      return;
+    }
+    const { waiting } = holding;
+    holding.waiting = [];
+    for (const { settle } of waiting) settle(false);
+  }
+
   #ask(key: string, holding: Holding): void {
-    if (holding.asking !== undefined || holding.held >= this.#ownMax) return;
+    if (holding.asking !== undefined || holding.held >= this.#mostOf(holding)) return;
     const mayEvict = holding.waiting.some((one) => one.mayEvict);
-    holding.asking = { mayEvict };
-    const count = Math.min(Math.max(this.#block, holding.waiting.length), this.#ownMax - holding.held);
-    this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count, mayEvict });
+    holding.asking = { mayEvict, max: holding.max };
+    const count = Math.min(Math.max(this.#block, holding.waiting.length), this.#mostOf(holding) - holding.held);
+    this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count, mayEvict, max: holding.max });
   }
 
   #releaseUnused(key: string, holding: Holding): void {
     const unused = holding.held - holding.used;
-    if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
+    if (holding.isOver) this.#release(key, holding, unused);
+    else if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
   }
 
   #release(key: string, holding: Holding, count: number): void {
+    if (count === 0) return;
     holding.held -= count;
     this.#tell({ kind: 'release', limit: this.#limit, organizationId: key, count });
   }
@@ -159,7 +206,16 @@ export class LentLimit implements CountLimit {
   #of(key: string): Holding {
     let holding = this.#holdings.get(key);
     if (holding === undefined) {
-      holding = { held: 0, used: 0, waiting: [], asking: undefined, refusedAt: Number.NEGATIVE_INFINITY, isRecent: true };
+      holding = {
+        held: 0,
+        used: 0,
+        max: this.max,
+        isOver: false,
+        waiting: [],
+        asking: undefined,
+        refusedAt: Number.NEGATIVE_INFINITY,
+        isRecent: true,
+      };
       this.#holdings.set(key, holding);
       this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_EVERY_MS).unref();
     }

@@ -71,6 +71,8 @@ export class LimitAllocator {
   #limits: AllocatedLimits | undefined;
   /** How many each worker has of each organization. */
   readonly #held = new Allocations();
+  /** The most of those organizations that may have another number than others. */
+  readonly #own = new Map<string, number>();
   readonly #waiting: Waiting[] = [];
   #requests = 0;
   /** How many sessions of an organization are to be closed when they are released. */
@@ -91,8 +93,13 @@ export class LimitAllocator {
     this.#serve();
   }
 
-  /** @param count so many, or fewer, at once */
-  acquire(worker: number, organizationId: string, count = 1, mayEvict = false): void {
+  /**
+   * @param count so many, or fewer, at once
+   * @param max the most of this organization from now on, in all workers together; undefined: as many as others
+   */
+  acquire(worker: number, organizationId: string, count = 1, mayEvict = false, max = this.#limits?.maxPerTenant): void {
+    if (max === undefined || max === this.#limits?.maxPerTenant) this.#own.delete(organizationId);
+    else this.#own.set(organizationId, max);
     this.#requests += 1;
     this.#waiting.push({
       request: this.#requests,
@@ -178,7 +185,7 @@ export class LimitAllocator {
   /** The request that is served next, if the limits allow. */
   #next(limits: AllocatedLimits): Waiting | undefined {
     let best: Waiting | undefined;
-    let fewest = limits.maxPerTenant;
+    let fewest = Number.POSITIVE_INFINITY;
     for (const waiting of this.#waiting) {
       const size = this.#held.sizeOf(waiting.organizationId);
       if (size >= fewest || this.#roomFor(waiting.organizationId, limits) <= 0) continue;
@@ -188,19 +195,24 @@ export class LimitAllocator {
   }
 
   /** How many more the organization may have now. */
-  #roomFor(organizationId: string, { max, maxPerTenant, reserved, leavesAsMany = false }: AllocatedLimits): number {
+  #roomFor(organizationId: string, limits: AllocatedLimits): number {
+    const { max, reserved, leavesAsMany = false } = limits;
     const size = this.#held.sizeOf(organizationId);
     const free = (size === 0 ? max : max - reserved) - this.#held.total;
-    return Math.min(maxPerTenant - size, leavesAsMany ? Math.floor((free - size) / 2) : free);
+    return Math.min(this.#maxOf(organizationId, limits) - size, leavesAsMany ? Math.floor((free - size) / 2) : free);
+  }
+
+  #maxOf(organizationId: string, { maxPerTenant }: AllocatedLimits): number {
+    return this.#own.get(organizationId) ?? maxPerTenant;
   }
 
   /** Those that wait for a session of their own organization do not keep those from asking that need one of any; the fewest come first. */
-  #ask({ maxPerTenant }: AllocatedLimits): void {
+  #ask(limits: AllocatedLimits): void {
     const asking = new Map<string | undefined, number>();
     const sizeOf = (waiting: Waiting) => this.#held.sizeOf(waiting.organizationId);
     if (this.#waiting.length > ASKING_MAX) this.#waiting.sort((one, other) => sizeOf(one) - sizeOf(other) || one.request - other.request);
     for (const waiting of [...this.#waiting]) {
-      const of = sizeOf(waiting) >= maxPerTenant ? waiting.organizationId : undefined;
+      const of = sizeOf(waiting) >= this.#maxOf(waiting.organizationId, limits) ? waiting.organizationId : undefined;
       const before = asking.get(of) ?? 0;
       asking.set(of, before + 1);
       if (before < ASKING_MAX && waiting.from === undefined) this.#reclaimFor(waiting, of);

@@ -45,6 +45,8 @@ export type ToWorker =
   | { readonly kind: 'owe'; readonly limit: string; readonly organizationId: string }
   /** No other worker is due for a session any more. */
   | { readonly kind: 'settled'; readonly limit: string; readonly organizationId: string }
+  /** So many have been taken of the bucket of an organization's requests, in which so many are left. */
+  | { readonly kind: 'taken'; readonly organizationId: string; readonly count: number; readonly left: number }
   | { readonly kind: 'metrics'; readonly request: number; readonly text: string }
   /** What are this worker's metrics? */
   | { readonly kind: 'own metrics'; readonly request: number };
@@ -64,6 +66,8 @@ export type ToSupervisor =
       readonly count: number;
       /** Whether another worker may have to close a connection for it. */
       readonly mayEvict: boolean;
+      /** The most that the organization may have, in all workers together; undefined: as many as others. */
+      readonly max?: number;
     }
   /** It needs one less than it has asked for. */
   | { readonly kind: 'withdraw'; readonly limit: string; readonly organizationId: string }
@@ -72,6 +76,10 @@ export type ToSupervisor =
   | { readonly kind: 'kept'; readonly limit: string; readonly request: number }
   /** An operator has changed a setting. */
   | { readonly kind: 'set'; readonly setting: ChangeableSetting; readonly value: string }
+  /** It takes so many of the bucket of an organization's requests, or as many as there are. */
+  | { readonly kind: 'take'; readonly organizationId: string; readonly perSecond: number; readonly count: number }
+  /** It has not used so many of those. */
+  | { readonly kind: 'give back'; readonly organizationId: string; readonly perSecond: number; readonly count: number }
   /** The metrics of all workers are asked for. */
   | { readonly kind: 'metrics'; readonly request: number }
   | { readonly kind: 'own metrics'; readonly request: number; readonly metrics: OwnMetrics };

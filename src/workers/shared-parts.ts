@@ -3,6 +3,7 @@ import type { ChangeableSetting, Config } from '../config.ts';
 import type { BackingPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { type CountLimit, LocalLimit, type OpenCountLimit, SharedLimit } from '../runtime/count-limit.ts';
+import { LocalRate, type RateLimit } from '../runtime/token-buckets.ts';
 import type { ToSupervisor } from './messages.ts';
 
 /** What a worker shares with the others that serve the same ports. */
@@ -39,6 +40,8 @@ interface ServiceLimits {
   readonly operators: CountLimit;
   /** Requests of each organization over HTTP that are under way. */
   readonly requestsOfOrganization: CountLimit;
+  /** Requests over HTTP in a second of those organizations that have a limit for them. */
+  readonly requestRates: RateLimit;
 }
 
 /** Sessions of operators, beyond POSTERN_CLIENTS_MAX. */
@@ -54,6 +57,7 @@ export function localLimits(config: Config): ServiceLimits {
     clientsOfOrganization: new LocalLimit(config.POSTERN_CLIENTS_PER_TENANT),
     operators: new LocalLimit(OPERATORS_MAX),
     requestsOfOrganization: new LocalLimit(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
+    requestRates: new LocalRate(),
   };
 }
 

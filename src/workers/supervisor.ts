@@ -8,6 +8,7 @@ import { type BackingPostgres, openPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { gaugeBackups } from '../observers/metrics.ts';
 import { tryPorts } from '../ports.ts';
+import { LocalRate } from '../runtime/token-buckets.ts';
 import { REPLACED } from '../service.ts';
 import { type AllocatorOptions, LimitAllocator } from './limits.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
@@ -86,6 +87,7 @@ class Supervisor {
   readonly #places: readonly Place[];
   /** By what they are of. */
   readonly #allocators: Map<string, LimitAllocator>;
+  readonly #rates = new LocalRate();
   readonly #metrics = new Questions<OwnMetrics>();
   readonly #own: Registry;
   readonly #stopping = new AbortController();
@@ -230,7 +232,7 @@ class Supervisor {
         this.#allocatorOf(message).limit(message);
         break;
       case 'acquire':
-        this.#allocatorOf(message).acquire(process.id, message.organizationId, message.count, message.mayEvict);
+        this.#allocatorOf(message).acquire(process.id, message.organizationId, message.count, message.mayEvict, message.max);
         break;
       case 'withdraw':
         this.#allocatorOf(message).withdraw(process.id, message.organizationId);
@@ -244,6 +246,12 @@ class Supervisor {
       case 'set':
         this.#settings.change(message.setting, message.value);
         break;
+      case 'take':
+        this.#take(process, message);
+        break;
+      case 'give back':
+        this.#rates.giveBack(message.count, message.organizationId, message.perSecond);
+        break;
       case 'metrics':
         void this.#collect(process, message.request);
         break;
@@ -254,6 +262,11 @@ class Supervisor {
       case 'started':
         break;
     }
+  }
+
+  #take(asking: Worker, { organizationId, perSecond, count: wanted }: Extract<ToSupervisor, { kind: 'take' }>): void {
+    const [count, left] = this.#rates.takeUpTo(wanted, organizationId, perSecond);
+    tell(asking.id, { kind: 'taken', organizationId, count, left });
   }
 
   async #collect(asking: Worker, request: number): Promise<void> {

@@ -4,6 +4,7 @@ import { BothLimits, SharedLimit } from '../runtime/count-limit.ts';
 import { REPLACED, type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
+import { LentRate } from './lent-rate.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { OPERATORS_MAX, type SharedParts, tellSupervisor } from './shared-parts.ts';
 import { Questions } from './supervisor.ts';
@@ -31,6 +32,7 @@ class Worker {
   /** By the names of their allocators. */
   readonly #permits = new Map<string, WorkerPermits>();
   readonly #lent = new Map<string, LentLimit>();
+  #rates: LentRate | undefined;
   readonly #metrics = new Questions<string>();
   #service: Service | undefined;
   #isStopping = false;
@@ -56,6 +58,9 @@ class Worker {
       case 'granted':
         this.#permits.get(message.limit)?.granted(message.organizationId);
         this.#lent.get(message.limit)?.granted(message.organizationId, message.count);
+        break;
+      case 'taken':
+        this.#rates?.taken(message.organizationId, message.count, message.left);
         break;
       case 'reclaim':
         if (!this.#giveUp(message)) tellSupervisor({ kind: 'kept', limit: message.limit, request: message.request });
@@ -144,6 +149,7 @@ class Worker {
         operators: this.#lend('operators', OPERATORS_MAX, config, { block: 0 }),
         clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
         requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
+        requestRates: this.#lendRates(config),
       },
       set: (setting, value) => tellSupervisor({ kind: 'set', setting, value }),
       metrics: () => this.#metrics.ask((request) => tellSupervisor({ kind: 'metrics', request })),
@@ -159,6 +165,11 @@ class Worker {
     const lent = new LentLimit({ limit, max, workers, ...own });
     this.#lent.set(limit, lent);
     return lent;
+  }
+
+  #lendRates({ POSTERN_WORKERS: workers }: Config): LentRate {
+    this.#rates = new LentRate({ workers });
+    return this.#rates;
   }
 
   #fail(error: unknown): void {

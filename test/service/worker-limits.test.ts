@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { plainRequest, RawClient } from '../http/raw-client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { untilServerRuns } from '../support/running.ts';
@@ -13,12 +14,13 @@ const CLIENTS_OF_ONE = 8;
 const REQUESTS = 6;
 
 let installation: Installation;
+let variables: Record<string, string>;
 let postern: PosternProcess;
 let acme: TestOrganization;
 let other: TestOrganization;
 beforeAll(async () => {
   installation = await makeInstallation();
-  postern = await installation.start({
+  variables = {
     ...testVariables(),
     POSTERN_WORKERS: '2',
     POSTERN_CLIENTS_MAX: String(CLIENTS),
@@ -27,7 +29,8 @@ beforeAll(async () => {
     POSTERN_QUEUE_TIMEOUT_MS: '60000',
     // Requests wait for a lock while a worker is started.
     POSTERN_STATEMENT_TIMEOUT_MS: '300000',
-  });
+  };
+  postern = await installation.start(variables);
   await eventually('both workers have started', () => startsOf(postern) === 2);
   [acme, other] = [await postern.signUp(), await postern.signUp()];
 });
@@ -110,4 +113,53 @@ it('as many requests of an organization may be under way as the limit says', asy
   expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(texts.map(() => 200));
   await eventually('there is room again', async () => (await postern.query(acme, 'SELECT 1')).status === 200);
   await holder.end();
+});
+
+/** As an operator beside the service, whose workers are told of it. */
+async function limit(...words: string[]): Promise<void> {
+  expect(await installation.admin(['org', 'limits', acme.id, ...words], variables)).toMatchObject({ code: 0, stderr: '' });
+}
+
+it('an organization has as many clients as an operator sets while they are connected', async () => {
+  const clients = await connect(acme, 3);
+  await limit('--sessions', '3');
+  const isRefused = async () => {
+    const client = await postern.connect(acme).catch(({ code }) => code);
+    if (client === '53300') return true;
+    await client.end();
+    return false;
+  };
+  await eventually('both workers refuse', async () => (await isRefused()) && (await isRefused()) && (await isRefused()) && isRefused());
+  await clients.pop()?.end();
+  await eventually('there is room for one', async () => !(await isRefused()));
+  expect(await survivorsOf(clients)).toHaveLength(2);
+  await limit('--reset');
+  await eventually('there is room for more', async () => {
+    const more = await postern.connect(acme).catch(() => undefined);
+    if (more !== undefined) clients.push(more);
+    return clients.length === CLIENTS_OF_ONE;
+  });
+  await end(clients);
+});
+
+it('an organization sends as many requests in a second as an operator sets, whichever worker they come to', async () => {
+  const startedAt = performance.now();
+  await limit('--requests-per-second', '1');
+  let [served, refused] = [0, 0];
+  while (refused < 10) {
+    // The workers take turns with new connections.
+    const client = await RawClient.open(Number(new URL(postern.httpUrl).port));
+    const { status, headers } = await client.ask(plainRequest(acme.apiKey, { sql: 'SELECT 1' }));
+    client.socket.destroy();
+    if (status === 429) refused += 1;
+    // A worker that has not been told yet says nothing of a limit.
+    else if ('ratelimit' in headers) served += 1;
+  }
+  expect(served).toBeGreaterThanOrEqual(8);
+  expect(served).toBeLessThanOrEqual(11 + (performance.now() - startedAt) / 1_000);
+  await limit('--reset');
+  await eventually('there is no limit any more', async () => {
+    const replies = await Promise.all([1, 2, 3, 4].map(() => postern.query(acme, 'SELECT 1')));
+    return replies.every(({ status, headers }) => status === 200 && !headers.has('ratelimit'));
+  });
 });

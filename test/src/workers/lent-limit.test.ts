@@ -54,6 +54,40 @@ describe('a limit that is lent', () => {
     expect(workers.messages).toBeLessThan(40);
   });
 
+  it('may be another one for a key, less or more, whoever has come before', async () => {
+    const workers = new Workers(1_000, 2);
+    const enter = (worker: number, max: number | undefined) => {
+      const limit = workers.of(worker);
+      return limit.tryEnter('', max) ? Promise.resolve(true) : limit.enter('', { max });
+    };
+    const letInOf = async (worker: number, count: number, max?: number) => {
+      let entered = 0;
+      for (let n = 0; n < count; n += 1) if (await enter(worker, max)) entered += 1;
+      return entered;
+    };
+    expect([await letInOf(1, 3), await letInOf(2, 3)]).toEqual([3, 3]);
+    // Both have some unused, which are not theirs any more when the limit is less.
+    const [here, there] = [await letInOf(1, 5, 8), await letInOf(2, 5, 8)];
+    expect(here + there).toBe(2);
+    expect([await letInOf(1, 5, 4), await letInOf(2, 5, 4)]).toEqual([0, 0]);
+    for (let n = 0; n < 3 + here; n += 1) workers.of(1).leave('');
+    for (let n = 0; n < there; n += 1) workers.of(2).leave('');
+    await vi.advanceTimersByTimeAsync(0);
+    expect([await letInOf(2, 5, 4), await letInOf(1, 5, 4)]).toEqual([1, 0]);
+    expect(await letInOf(1, 2_000, 1_500)).toBe(1_496);
+    expect(await letInOf(2, 1)).toBe(0);
+    expect(await letIn(workers.of(2), 5, 'other')).toBe(5);
+  });
+
+  it('answers those who waited when it became less', async () => {
+    const workers = new Workers(1_000, 2);
+    const limit = workers.of(1);
+    const all = Array.from({ length: 6 }, () => limit.enter(''));
+    const later = limit.enter('', { max: 2 });
+    expect((await Promise.all([...all, later])).filter((isLetIn) => isLetIn)).toHaveLength(2);
+    expect(await letIn(workers.of(2), 1)).toBe(1);
+  });
+
   it('goes back when it has not been used for a while', async () => {
     const workers = new Workers(10, 2);
     expect(await letIn(workers.of(1), 4)).toBe(4);

@@ -40,7 +40,9 @@ export class Workers {
     const tell = (message: ToSupervisor) => {
       if (this.limits.get(worker) !== limit) return;
       this.#tell(worker, () => {
-        if (message.kind === 'acquire') this.allocator.acquire(worker, message.organizationId, message.count, message.mayEvict);
+        if (message.kind === 'acquire') {
+          this.allocator.acquire(worker, message.organizationId, message.count, message.mayEvict, message.max);
+        }
         if (message.kind === 'release') this.allocator.release(worker, message.organizationId, message.count);
       });
     };
