@@ -301,7 +301,9 @@ async function runScript(
         characters += charactersOf(warning);
       }
     } catch (error) {
-      throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...lineAndColumnOfError(sql, start, error) });
+      const place = lineAndColumnOfError(sql, start, error);
+      const cause = psqlCommandWithin(text, place.line, error) ?? explained(error, parameters);
+      throw failureAt(cause, { phase, statementIndex: index, ...place });
     }
     index += 1;
   }
@@ -366,6 +368,7 @@ class MigrationScript {
     await script.#read(areStringsStandard, slices);
     // After the last token there may be megabytes of white space.
     await slices.pause();
+    if (script.#statements.length === 0) throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
     return script;
   }
 
@@ -383,7 +386,7 @@ class MigrationScript {
       offset = undefined;
       for (const statement of eachStatement(this.sql, { offset: from, standardConformingStrings: areStringsStandard })) {
         await slices.pause();
-        if (statement === undefined) continue;
+        if (statement === undefined || isOfPgDump(statement)) continue;
         await this.#checkAhead(statement, slices);
         this.#add({ ...statement, areStringsStandard });
         const value = stringsAfter(statement.text, start) ?? areStringsStandard;
@@ -423,6 +426,7 @@ class MigrationScript {
   #check({ text, start }: SqlStatement, statementIndex: number): void {
     try {
       checkStatement(text, 'transaction');
+      if (text.startsWith('\\')) throw psqlCommand(text, lineAndColumnAt(this.sql, start).line);
     } catch (error) {
       throw failureAt(error, { phase: this.phase, statementIndex, ...lineAndColumnAt(this.sql, start) });
     }
@@ -458,7 +462,7 @@ class MigrationScript {
   async #readOne(offset: number, areStringsStandard: boolean, slices: TimeSlices): Promise<ScriptStatement | undefined> {
     for (const statement of eachStatement(this.sql, { offset, standardConformingStrings: areStringsStandard })) {
       await slices.pause();
-      if (statement !== undefined) return { ...statement, areStringsStandard };
+      if (statement !== undefined && !isOfPgDump(statement)) return { ...statement, areStringsStandard };
     }
     return undefined;
   }
@@ -478,6 +482,34 @@ class MigrationScript {
     }
     return warnings;
   }
+}
+
+/**
+ * Whether it is one of the two commands of psql in each file of pg_dump, which say nothing to a server.
+ * @see https://www.postgresql.org/docs/current/app-psql.html#APP-PSQL-META-COMMAND-RESTRICT
+ */
+function isOfPgDump({ text }: SqlStatement): boolean {
+  return /^\\(?:un)?restrict\b/.test(text);
+}
+
+const COMMAND_MAX_CHARACTERS = 63;
+
+/** @param text begins with the command */
+function psqlCommand(text: string, line: number | undefined): ServiceError {
+  const command = (/^\\\S*/.exec(text)?.[0] ?? '').slice(0, COMMAND_MAX_CHARACTERS);
+  return new ServiceError('invalid_request', `${command} is a command of psql, and no SQL`, {
+    sqlstate: '42601',
+    hint: `Leave out ${command}${line === undefined ? '' : ` in line ${line}`}, or run the file with psql.`,
+  });
+}
+
+/** @returns what is wrong where the server has found a backslash outside quotes */
+function psqlCommandWithin(text: string, line: number | undefined, error: unknown): ServiceError | undefined {
+  if (!(error instanceof PostgresError)) return undefined;
+  const { code, message, position } = error.fields;
+  if (code !== '42601' || message?.endsWith('at or near "\\"') !== true) return undefined;
+  const at = text.indexOf('\\', Number(position ?? 1) - 1);
+  return psqlCommand(text.slice(at, at + COMMAND_MAX_CHARACTERS + 1), line);
 }
 
 /** The offset behind a statement, where its semicolon may be. */

@@ -85,7 +85,12 @@ function copiesFromOrToClient(sql: string): boolean {
 
 function transactionControl(words: readonly string[], context: StatementContext): ServiceError {
   const command = words[0] === 'START' || words[0] === 'PREPARE' ? `${words[0]} TRANSACTION` : (words[0] ?? '');
-  if (context === 'transaction') return unsupported(`${command} is not allowed here: the transaction begins and ends with the request`);
+  if (context === 'transaction') {
+    return unsupported(
+      `${command} is not allowed here: the transaction begins and ends with the request`,
+      'The statements are one transaction already: leave BEGIN and COMMIT out.',
+    );
+  }
   return unsupported(
     `${command} needs a transaction that spans statements`,
     'Send the statements as one transaction: POST /api/transaction.',

@@ -13,7 +13,8 @@ const WHITESPACE_AT_ONCE_CHARACTERS = 65_536;
 
 /**
  * Splits SQL text into statements as psql does: at semicolons outside quotes, comments, parentheses and the
- * `BEGIN ATOMIC … END` bodies of CREATE FUNCTION and CREATE PROCEDURE. Empty statements are omitted. If a statement is long, the
+ * `BEGIN ATOMIC … END` bodies of CREATE FUNCTION and CREATE PROCEDURE. Empty statements are omitted. A command of psql between two
+ * statements, such as `\\restrict` in the files of pg_dump, is one by itself, up to the end of its line. If a statement is long, the
  * generator also yields `undefined` from time to time, so that the caller can give way to other work.
  * @see https://www.postgresql.org/docs/current/app-psql.html
  */
@@ -37,12 +38,24 @@ export function* eachStatement(sql: string, options: LexerOptions = {}): Generat
       nesting = new Nesting();
       continue;
     }
+    if (start < 0 && kind === Token.Unknown && sql.charCodeAt(lexer.start) === Code.Backslash) {
+      const text = psqlCommandAt(sql, lexer.start);
+      yield { text, start: lexer.start };
+      lexer.moveTo(lexer.start + text.length);
+      continue;
+    }
     if (start < 0) start = lexer.start;
     end = lexer.end;
     if (kind === Token.Word && nesting.readsKeywords) nesting.word(sql.slice(lexer.start, end).toUpperCase());
     else nesting.other(mark);
   }
   if (start >= 0) yield { text: sql.slice(start, end), start };
+}
+
+/** The line of a command of psql, without white space at its end. */
+function psqlCommandAt(sql: string, start: number): string {
+  const end = sql.indexOf('\n', start);
+  return sql.slice(start, end < 0 ? sql.length : end).trimEnd();
 }
 
 /** Yields the lexer at each token. In long white space and comments it yields `undefined` after each part. */

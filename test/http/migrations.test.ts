@@ -58,6 +58,44 @@ describe('a migration', () => {
     expect(await ledger()).toEqual(before);
   });
 
+  it('may be a file of pg_dump', async () => {
+    const sql = `--
+-- PostgreSQL database dump
+--
+
+\\restrict x1
+
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+CREATE TABLE public.dumped (id integer NOT NULL);
+INSERT INTO public.dumped VALUES (1);
+
+\\unrestrict x1
+`;
+    const { status, body } = await migrate({ name: 'dumped', sql });
+    expect([status, body.migration?.statementCount]).toEqual([201, 4]);
+    expect((await service.query(acme, 'select * from dumped')).body.rows).toEqual([{ id: 1 }]);
+    expect((await migrate({ name: 'nothing', sql: '\\restrict abc\n' })).body).toMatchObject({
+      code: 'invalid_request',
+      sqlstate: '42601',
+    });
+  });
+
+  it.each([
+    ['between statements', 'select 1;\n\\connect other\nselect 2;', { line: 2 }, '\\connect'],
+    ['at the start', '\\set ON_ERROR_STOP on\nselect 1;', { line: 1 }, '\\set'],
+    ['within a statement', 'select 1;\nselect 1\n  as one \\gset', { line: 3 }, '\\gset'],
+  ])('with a command of psql %s is told which, and where', async (_, sql, place, command) => {
+    const { status, body } = await migrate({ name: 'psql', sql });
+    expect([status, body.code, body.sqlstate]).toEqual([400, 'invalid_request', '42601']);
+    expect(body).toMatchObject({ hint: `Leave out ${command} in line ${place.line}, or run the file with psql.` });
+  });
+
+  it('with BEGIN and COMMIT is told that it is one transaction already', async () => {
+    const { body } = await migrate({ name: 'begun', sql: 'begin; select 1; commit;' });
+    expect(body).toMatchObject({ code: 'unsupported_statement', hint: expect.stringContaining('one transaction already') });
+  });
+
   it('may be tried without a trace', async () => {
     const { status, body } = await migrate({
       name: 'tried',

@@ -25,6 +25,9 @@ describe('statements are split where psql splits them', () => {
     ["select E'\\';'; select 2", ["select E'\\';'", 'select 2']],
     ['select 1 -- ; not here\n; select /* ; */ 2', ['select 1', 'select /* ; */ 2']],
     ['-- only a comment', []],
+    ['\\restrict abc \nselect 1;\n\\unrestrict abc\n', ['\\restrict abc', 'select 1', '\\unrestrict abc']],
+    ["\\echo it's; on\nselect 1", ["\\echo it's; on", 'select 1']],
+    ['select 1 \\gset', ['select 1 \\gset']],
     ['/* a */ select 1 /* b */; /* c */', ['select 1']],
     [
       'create rule r as on insert to t do also (delete from a; delete from b); select 1',
