@@ -263,14 +263,14 @@ const TABLES: Readonly<Record<string, Table>> = {
     ],
     async rows(sources) {
       const { POSTERN_BACKENDS_PER_TENANT: backends, POSTERN_CLIENTS_PER_TENANT: clients } = sources.config;
-      return (await organizationsInUse(sources)).map(({ id, servers, sessions }) => [
+      return (await organizationsInUse(sources)).map(({ id, limits, servers, sessions }) => [
         id,
         '',
         '',
         null,
         backends,
         servers,
-        clients,
+        limits.sessions ?? clients,
         sessions,
       ]);
     },
@@ -327,7 +327,7 @@ const TABLES: Readonly<Record<string, Table>> = {
   },
   limits: {
     isOurs: true,
-    columns: [...text('limit'), ...int8('value', 'used')],
+    columns: [...text('limit'), ...int8('value', 'used'), ...text('organization')],
     rows: limitRows,
   },
   clusters: {
@@ -428,10 +428,10 @@ async function organizationsInUse({ catalog, activity }: TableSources): Promise<
 async function databaseRows(sources: TableSources): Promise<Cell[][]> {
   const { config, clusters } = sources;
   const { POSTERN_BACKENDS_PER_TENANT: backends, POSTERN_CLIENTS_PER_TENANT: clients } = config;
-  return (await organizationsInUse(sources)).map(({ id, placement, status, isPaused, servers, sessions }) => {
+  return (await organizationsInUse(sources)).map(({ id, placement, limits, status, isPaused, servers, sessions }) => {
     const { host = null, port = 0 } = clusters.up.get(placement.cluster)?.platform.cluster ?? {};
     const ownLimits = [backends, 0, 0, 0];
-    const counts = [backends, servers, clients, sessions, Number(isPaused), Number(status !== 'active')];
+    const counts = [backends, servers, limits.sessions ?? clients, sessions, Number(isPaused), Number(status !== 'active')];
     return [id, host, port, placement.database, placement.role, ...ownLimits, 'transaction', null, ...counts];
   });
 }
@@ -580,32 +580,46 @@ export function settingChange(name: string, value: string, { initial }: RunningC
   return { setting, value: text };
 }
 
+/** Those of the service with what the busiest organization has of them, then those that organizations have of their own. */
 async function limitRows(sources: TableSources): Promise<Cell[][]> {
-  const { config, clusters, activity } = sources;
-  const [clients, pools] = await Promise.all([activity.clients(), activity.pools()]);
-  const sessions = clients.filter(({ door }) => door === 'wire').length;
+  const { config, clusters, activity, catalog } = sources;
+  const [clients, pools, organizations] = await Promise.all([activity.clients(), activity.pools(), catalog.organizations.list()]);
   const inUse = (one: PoolActivity) => one.active + one.idle + one.opening + one.leaving;
-  const busiest = (counts: Iterable<number>) => [...counts].reduce((most, count) => Math.max(most, count), 0);
+  const busiest = (counts: ReadonlyMap<string, number>) => [...counts.values()].reduce((most, count) => Math.max(most, count), 0);
   const sum = (of: readonly ClientActivity[]) => {
     const counts = new Map<string, number>();
     for (const { pool } of of) counts.set(organizationOfPool(pool), (counts.get(organizationOfPool(pool)) ?? 0) + 1);
-    return counts.values();
+    return counts;
   };
   const servers = new Map<string, number>();
   for (const one of pools) servers.set(organizationOfPool(one.pool), (servers.get(organizationOfPool(one.pool)) ?? 0) + inUse(one));
-  const requests = clients.filter(({ door }) => door === 'http');
-  return [
-    ['POSTERN_CLIENTS_MAX', config.POSTERN_CLIENTS_MAX, sessions],
-    ['POSTERN_CLIENTS_PER_TENANT', config.POSTERN_CLIENTS_PER_TENANT, busiest(sum(clients.filter(({ door }) => door === 'wire')))],
+  const sessions = sum(clients.filter(({ door }) => door === 'wire'));
+  const requests = sum(clients.filter(({ door }) => door === 'http'));
+  const all: Cell[][] = [
+    ['POSTERN_CLIENTS_MAX', config.POSTERN_CLIENTS_MAX, [...sessions.values()].reduce((total, count) => total + count, 0)],
+    ['POSTERN_CLIENTS_PER_TENANT', config.POSTERN_CLIENTS_PER_TENANT, busiest(sessions)],
     [
       'POSTERN_BACKENDS_MAX',
-      clusters.opened().reduce((all, { backendsMax }) => all + backendsMax, 0),
-      pools.reduce((all, one) => all + inUse(one), 0),
+      clusters.opened().reduce((total, { backendsMax }) => total + backendsMax, 0),
+      pools.reduce((total, one) => total + inUse(one), 0),
     ],
-    ['POSTERN_BACKENDS_PER_TENANT', config.POSTERN_BACKENDS_PER_TENANT, busiest(servers.values())],
+    ['POSTERN_BACKENDS_PER_TENANT', config.POSTERN_BACKENDS_PER_TENANT, busiest(servers)],
     ['POSTERN_HTTP_CONNECTIONS_MAX', config.POSTERN_HTTP_CONNECTIONS_MAX, null],
-    ['POSTERN_HTTP_REQUESTS_PER_TENANT', config.POSTERN_HTTP_REQUESTS_PER_TENANT, busiest(sum(requests))],
+    ['POSTERN_HTTP_REQUESTS_PER_TENANT', config.POSTERN_HTTP_REQUESTS_PER_TENANT, busiest(requests)],
+    ['POSTERN_DISK_PER_TENANT_BYTES', config.POSTERN_DISK_PER_TENANT_BYTES, null],
   ];
+  const own = organizations
+    .filter(({ status }) => status !== 'dropped')
+    .flatMap(({ id, limits }): Cell[][] => {
+      const values: Cell[][] = [
+        ['disk', limits.diskBytes, null],
+        ['sessions', limits.sessions, sessions.get(id) ?? 0],
+        ['requests-per-second', limits.requestsPerSecond, null],
+        ['statement-ms', limits.statementMs, null],
+      ];
+      return values.filter(([, value]) => value !== null).map((row) => [...row, id]);
+    });
+  return [...all.map((row) => [...row, null]), ...own];
 }
 
 async function clusterRows({ catalog, clusters, activity }: TableSources): Promise<Cell[][]> {

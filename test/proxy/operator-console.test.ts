@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { NO_LIMITS } from '../../src/catalog/limits.ts';
 import { runAs, serverAccount } from '../../src/embedded/data-directory.ts';
 import { freePort } from '../bench/child.ts';
 import { requestCancel } from '../support/cancel-request.ts';
@@ -316,6 +317,24 @@ describe('SHOW', () => {
       expect(organization).toMatchObject({ name: 'Acme', status: 'active', paused: 0 });
     });
     await client.end();
+  });
+
+  it('shows the limits that organizations have of their own', async () => {
+    const { operator } = service.service;
+    const origin = { surface: 'admin', sourceIp: '127.0.0.1' } as const;
+    await operator.setLimits(acme.id, { diskBytes: 2 ** 40, sessions: 7, requestsPerSecond: 5 }, origin);
+    await asOperator('postern', async (client) => {
+      const own = (await client.query(`SHOW LIMITS LIKE '${acme.id}'`)).rows;
+      expect(own).toMatchObject([
+        { limit: 'disk', value: '1099511627776', organization: acme.id },
+        { limit: 'sessions', value: '7', used: expect.stringMatching(/^\d+$/) },
+        { limit: 'requests-per-second', value: '5', used: null },
+      ]);
+      expect((await client.query("SHOW LIMITS LIKE 'POSTERN_CLIENTS_PER_TENANT'")).rows).toMatchObject([{ organization: null }]);
+      const [database] = (await client.query(`SHOW DATABASES LIKE '${acme.id}'`)).rows;
+      expect(database).toMatchObject({ max_client_connections: 7 });
+    });
+    await operator.setLimits(acme.id, NO_LIMITS, origin);
   });
 
   it('sorts, chooses and limits rows', async () => {
