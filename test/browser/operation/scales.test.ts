@@ -77,6 +77,6 @@ describe('timeTicks', () => {
 function usageOf(period: Usage['period'], starts: readonly string[]): Usage {
   const counts = { statements: 1, errors: 0, rows: 1, bytesIn: 1, bytesOut: 1 };
   const intervals = starts.map((startsAt): UsageInterval => ({ startsAt, ...counts, latencyMs: null, peakSessions: 1 }));
-  const sessions = { wire: 0, http: 1, limits: { wire: 1, http: 1, backends: 1 } };
-  return { period, database: { bytes: 1 }, sessions, intervals, totals: counts };
+  const sessions = { wire: 0, http: 1, limits: { wire: 1, http: 1, backends: 1, requestsPerSecond: null, statementMs: null } };
+  return { period, database: { bytes: 1, maxBytes: null }, sessions, intervals, totals: counts };
 }

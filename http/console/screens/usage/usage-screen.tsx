@@ -70,7 +70,7 @@ function Content({ usage }: { readonly usage: Usage }) {
   return (
     <>
       <Figures usage={usage} />
-      <p class="muted usage-note">Connections, requests and limits are those of the process that has answered.</p>
+      <p class="muted usage-note">Connections and requests are those of the process that has answered.</p>
       {usage.intervals.length === 0 ? (
         <Empty icon="chart" title="Nothing has been counted yet">
           <p>
@@ -97,7 +97,15 @@ function Figures({ usage: { database, sessions, totals, period } }: { readonly u
   const span = period === '24h' ? 'in 24 hours' : 'in 90 days';
   return (
     <dl class="usage-figures">
-      <Figure term="Database" value={formatBytes(database.bytes)} note="half a minute old at most" />
+      {database.maxBytes === null ? (
+        <Figure term="Database" value={formatBytes(database.bytes)} note="half a minute old at most" />
+      ) : (
+        <Figure
+          term="Database"
+          value={`${formatBytes(database.bytes)} of ${formatBytes(database.maxBytes)}`}
+          note={<Meter value={database.bytes} max={database.maxBytes} />}
+        />
+      )}
       <Figure term="Statements" value={formatCount(statements)} note={span} />
       <Figure term="Errors" value={formatCount(errors)} note={errorNote(errors, statements)} />
       <Figure term="Rows" value={formatCount(rows)} note="returned or affected" />
@@ -113,6 +121,12 @@ function Figures({ usage: { database, sessions, totals, period } }: { readonly u
         note={<Meter value={sessions.http} max={limits.http} />}
       />
       <Figure term="Backends" value={`at most ${formatCount(limits.backends)}`} note="of PostgreSQL, at once" />
+      {limits.requestsPerSecond !== null && (
+        <Figure term="HTTP requests in a second" value={`at most ${formatCount(limits.requestsPerSecond)}`} note="on average" />
+      )}
+      {limits.statementMs !== null && (
+        <Figure term="Time of a statement" value={`at most ${formatDuration(limits.statementMs)}`} note="at the wire door" />
+      )}
     </dl>
   );
 }

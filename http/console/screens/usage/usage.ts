@@ -21,11 +21,19 @@ export interface UsageInterval extends UsageCounts {
 /** `GET /api/usage` */
 export interface Usage {
   readonly period: Period;
-  readonly database: { readonly bytes: number };
+  /** `maxBytes` is null: any size. */
+  readonly database: { readonly bytes: number; readonly maxBytes: number | null };
   readonly sessions: {
     readonly wire: number;
     readonly http: number;
-    readonly limits: { readonly wire: number; readonly http: number; readonly backends: number };
+    readonly limits: {
+      readonly wire: number;
+      readonly http: number;
+      readonly backends: number;
+      /** Null: no limit, as in the next. */
+      readonly requestsPerSecond: number | null;
+      readonly statementMs: number | null;
+    };
   };
   readonly intervals: readonly UsageInterval[];
   readonly totals: UsageCounts;
