@@ -34,6 +34,7 @@ import {
 } from './inspection.ts';
 import { type AddedCluster, type OperatorSession, openOperator, printable, type Said } from './operations.ts';
 import { cloneOfPast } from './past.ts';
+import { runTop } from './top.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
 type Ask = (question: string) => Promise<string | undefined>;
@@ -266,6 +267,21 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     },
   ],
   ['stats', { words: 0, options: PART, command: (_words, options) => (session) => showStatistics(session, partOf(options)) }],
+  [
+    'top',
+    {
+      words: 0,
+      options: ['limit'],
+      command(_words, options) {
+        if (options.json === true) throw new UsageError('top is for people: stats has --json', usageOf('top'));
+        const { limit } = partOf(options);
+        return async ({ activity }) => {
+          await runTop(activity, limit);
+          return '';
+        };
+      },
+    },
+  ],
   [
     'citus setup',
     {
@@ -607,6 +623,7 @@ const USAGE = `usage: postern admin <command>
   audit verify <org>           looks for entries that have been changed or removed; 1 if there are any
   audit export <org>           all entries, a line of JSON each, the newest first
   stats                        what organizations have done since the service started, the busiest first
+  top [--limit <n>]            the same by the second, on a terminal, until q is pressed
   completion bash|zsh          a script for the shell: source <(postern admin completion bash)
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d

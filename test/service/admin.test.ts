@@ -128,6 +128,9 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
       expect((await admin(...words)).code, words.join(' ')).toBe(3);
     }
     expect((await admin('org', 'show')).code).toBe(2);
+    expect(await admin('top')).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/on a terminal, and here is none/) });
+    expect((await json('audit', 'show', 'operator')).data).toEqual([]);
+    expect(await json('audit', 'verify', 'operator')).toMatchObject({ ok: true, count: 0 });
   });
 
   it('org limits sets limits of its own, for clones too, and the defaults again', async () => {

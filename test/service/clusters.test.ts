@@ -130,9 +130,10 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
       await asSuperuser("ALTER ROLE operated PASSWORD 'second'");
       await files.keep('operated', login('second'));
       service.service.reload();
-      // Sessions that are lost are opened again, with the new password.
+      // The second one has read the file after the first; sessions that are lost are opened again, with the new password.
+      service.service.reload();
+      await asSuperuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'operated'");
       await eventually('it can make another organization there', async () => {
-        await asSuperuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'operated'");
         const reply = await service.call('POST', '/api/auth/signup', { body: { orgName: 'New', email: `new-${placement}@acme.test` } });
         return reply.status === 201 || reply.body.code === 'email_taken';
       });

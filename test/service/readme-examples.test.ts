@@ -174,12 +174,12 @@ describe('the examples for operators', () => {
     expect(stdout).toBe('/usr/lib/postgresql/18/bin postern ');
   });
 
-  it('ask what a server lacks', async () => {
+  it('ask what needs attention', async () => {
     const control = new pg.Client({ ...inject('cluster'), database: variables.POSTERN_CONTROL_DATABASE });
     await control.connect();
     await control.query("UPDATE pg_collation SET collversion = '1' WHERE collname = 'und-x-icu'");
     await control.end();
-    const lines = textOf('What a server lacks', 'text');
+    const lines = textOf('What needs attention', 'text');
     await expect(shell(lines, { ...process.env, ...variables }, REPOSITORY)).rejects.toMatchObject({
       code: 4,
       stdout: expect.stringMatching(/^ATTENTION {2}the PostgreSQL server of the cluster default sorts by version \S+ of ICU, /m),

@@ -34,6 +34,8 @@ test.each([
   ['audit', 'verify', 'org_000000000000'],
   ['audit', 'export', 'org_000000000000'],
   ['stats', '--limit', '3'],
+  ['top'],
+  ['top', '--limit', '3'],
 ])('%s %s is a command', (...words) => {
   expect(parseCommand(words)).toBeTypeOf('function');
 });
@@ -42,6 +44,7 @@ test.each([
   [[], '', 'cluster list'],
   [['org'], 'there is no command org', 'org drop <id>'],
   [['org', 'rename', 'org_000000000000'], '', 'org rename <id> <name>'],
+  [['top', '--json'], 'top is for people: stats has --json', 'top [--limit <n>]'],
   [['key', 'list'], '', 'key list <org>'],
   [['key', 'drop'], 'there is no command key drop', 'key issue <id>'],
   [['session', 'list', 'org_000000000000', 'x'], '', 'session list [<org>]'],
