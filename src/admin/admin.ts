@@ -1,4 +1,7 @@
 import { once } from 'node:events';
+import { type FileHandle, mkdtemp, open, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
@@ -13,6 +16,7 @@ import type { Origin } from '../observation.ts';
 import type { Address } from '../placement/citus.ts';
 import { ClusterError } from '../placement/cluster.ts';
 import type { Changed } from '../router/operator.ts';
+import { reasonOf } from '../system-errors.ts';
 import { type BackupCommands, backupCommands } from './backups.ts';
 import { completionFor, SHELLS } from './completion.ts';
 import { findingsTable } from './doctor.ts';
@@ -71,6 +75,7 @@ interface Options extends ClusterOptions, MoveCommandOptions {
   readonly 'requests-per-second'?: string;
   readonly 'statement-ms'?: string;
   readonly reset?: boolean;
+  readonly file?: string;
 }
 
 interface Form {
@@ -191,6 +196,8 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       command: ([id = ''], options) => move(id, options),
     },
   ],
+  ['org dump', { words: 1, options: ['file'], command: ([id = ''], { file }) => dump(id, file) }],
+  ['org restore', { words: 1, options: ['file'], command: ([id = ''], { file }) => restore(id, file) }],
   [
     'key list',
     {
@@ -420,6 +427,7 @@ function parse(args: readonly string[]) {
         at: { type: 'string' },
         time: { type: 'string' },
         system: { type: 'string' },
+        file: { type: 'string' },
         'to-node': { type: 'string' },
         pause: { type: 'string' },
         replicate: { type: 'boolean' },
@@ -533,6 +541,52 @@ function move(id: string, { 'to-node': node, ...options }: Options): Command {
   return ({ mover, origin }) => runMoveCommand(mover, id, command, origin);
 }
 
+function dump(id: string, file: string | undefined): Command {
+  return async ({ operator, dumps }) => {
+    const organization = await operator.organization(id);
+    if (file === undefined && process.stdout.isTTY)
+      throw new ServiceError('invalid_request', 'a dump is not for a terminal: give --file, or send it elsewhere');
+    const to = file === undefined ? undefined : await openFile(file, 'w');
+    try {
+      await dumps.dump(organization, to?.fd ?? STANDARD_OUTPUT);
+      await to?.sync();
+    } finally {
+      await to?.close();
+    }
+    return file === undefined ? '' : `${id} is dumped to ${printable(file)}`;
+  };
+}
+
+/** The dump is read several times, so what comes from standard input is kept in a file meanwhile. */
+function restore(id: string, file: string | undefined): Command {
+  return async ({ operator, dumps }) => {
+    const organization = await operator.organization(id);
+    if (file === undefined && process.stdin.isTTY)
+      throw new ServiceError('invalid_request', 'a dump comes from standard input, and not from a terminal: give --file');
+    const folder = await mkdtemp(join(tmpdir(), 'postern-'));
+    try {
+      const read = file ?? join(folder, 'dump');
+      if (file === undefined) await writeFile(read, process.stdin, { mode: 0o600 });
+      else await (await openFile(file, 'r')).close();
+      const tables = await dumps.restore(organization, read);
+      return `${id} has what was in the dump: rows of ${tables} table${tables === 1 ? '' : 's'}`;
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  };
+}
+
+const STANDARD_OUTPUT = 1;
+
+/** @throws ServiceError `invalid_request` */
+function openFile(path: string, flags: 'r' | 'w'): Promise<FileHandle> {
+  return open(path, flags, 0o600).catch((cause: unknown) => {
+    throw new ServiceError('invalid_request', `${printable(path)} cannot be ${flags === 'r' ? 'read' : 'written'}: ${reasonOf(cause)}`, {
+      cause,
+    });
+  });
+}
+
 function issueKey(id: string): Command {
   return async ({ operator, origin }) => {
     const apiKey = await operator.issueKey(id, origin);
@@ -614,6 +668,10 @@ const USAGE = `usage: postern admin <command>
                                moves its tables to another worker of Citus
   org move <id> --finish       removes the former copy
   org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
+  org dump <id> [--file <file>]
+                               all it has, to standard output or a file, in the custom format of pg_dump
+  org restore <id> [--file <file>]
+                               loads such a dump, from standard input or a file, into an organization that has nothing yet
   key list <org>               its keys, never their secrets
   key revoke <key id>          ends a key, and the sessions that were opened with it
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid

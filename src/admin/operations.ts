@@ -6,6 +6,7 @@ import { type Config, readSecret } from '../config.ts';
 import { DiskSpace } from '../embedded/disk-space.ts';
 import { findPostgres } from '../embedded/embedded.ts';
 import { ServiceError } from '../errors.ts';
+import { Dumps } from '../moving/dumps.ts';
 import { Mover } from '../moving/mover.ts';
 import { SchemaCopies } from '../moving/schema-copies.ts';
 import type { Origin } from '../observation.ts';
@@ -70,6 +71,7 @@ export interface OperatorSession {
   readonly citus: CitusAdministration;
   readonly clones: Clones;
   readonly mover: Mover;
+  readonly dumps: Dumps;
   /** Looks at what may need attention. */
   examine(): Promise<Finding[]>;
   readonly catalog: Catalog;
@@ -111,6 +113,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters, warn, disk),
+    dumps: new Dumps(clusters),
     async examine() {
       const names = (await catalog.clusters.list()).map(({ name }) => name);
       const servers = names.map((name) => ({ name, read: async () => readServerState((await clusters.ready(name)).platform) }));

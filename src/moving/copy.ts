@@ -75,6 +75,47 @@ async function adapted(dump: string, { placement: from }: OpenPlacement, { serve
   return statements.map((statement) => inSchema(statement, target));
 }
 
+/** Runs a statement on an idle session, which may be in a transaction. @throws PostgresError, ServiceError `backend_lost` */
+export async function runQuery(backend: BackendConnection, sql: string): Promise<void> {
+  const conversation = new Conversation(backend, {});
+  try {
+    // Nobody has rows for it.
+    void conversation.copying.then(() => backend.write(message(FrontendType.CopyFail, GIVEN_UP)));
+    conversation.ask(sql);
+    await conversation.ready;
+    conversation.throwIfFailed();
+  } finally {
+    backend.receiver = NO_RECEIVER;
+  }
+}
+
+/**
+ * Copies rows to an idle session, with no more of them in memory than a part and what the sockets hold.
+ * @param sql a `COPY … FROM STDIN` @param rows read to their end, even if the server refuses them
+ * @throws as {@link runQuery}, and what reading throws
+ */
+export async function copyIn(backend: BackendConnection, sql: string, rows: AsyncIterable<Buffer>): Promise<void> {
+  let drained = () => {};
+  const conversation = new Conversation(backend, { drained: () => drained() });
+  const over = conversation.ready.then(() => drained());
+  try {
+    conversation.ask(sql);
+    await Promise.race([conversation.ready, conversation.copying]);
+    for await (const part of rows) {
+      if (conversation.failure !== undefined) continue;
+      const drain = new Promise<void>((resolve) => {
+        drained = resolve;
+      });
+      if (!backend.write(message(FrontendType.CopyData, part))) await Promise.race([drain, over]);
+    }
+    if (conversation.failure === undefined) backend.write(message(FrontendType.CopyDone));
+    await conversation.ready;
+    conversation.throwIfFailed();
+  } finally {
+    backend.receiver = NO_RECEIVER;
+  }
+}
+
 const FRAMES = replyFrames();
 const GIVEN_UP = Buffer.from('the rows could not be read\0');
 

@@ -61,7 +61,11 @@ export function isClone(from: Placement, to: Placement): boolean {
  * @param schema that clients know as `public`
  * @throws ServiceError `invalid_request` with the statement that failed
  */
-export async function runDefinitions(client: pg.Client, statements: readonly string[], schema: string): Promise<void> {
+export async function runDefinitions(
+  client: { query(sql: string): Promise<unknown> },
+  statements: readonly string[],
+  schema: string,
+): Promise<void> {
   for (const statement of statements) {
     await client.query(statement).catch((cause: unknown) => {
       const reason = cause instanceof Error ? cause.message : String(cause);
@@ -125,6 +129,27 @@ export async function findPgDump({ serverVersion, programs }: Pick<Cluster, 'ser
 }
 
 /**
+ * The environment in which a program of PostgreSQL logs in as an organization, without TLS: see {@link withTlsEnvironment}.
+ * @param name the application_name
+ */
+export function clientEnvironment(cluster: Cluster, placement: Placement, name: string): NodeJS.ProcessEnv {
+  const { role, database } = placement;
+  const login = cluster.login({ user: role, password: rolePassword(cluster.secret, role), database });
+  return {
+    ...process.env,
+    PGHOST: login.host,
+    PGPORT: String(login.port),
+    PGUSER: login.user,
+    PGPASSWORD: login.password,
+    PGDATABASE: login.database,
+    PGOPTIONS: sessionOptions(placement, NO_LIMITS, cluster.serverVersion),
+    PGAPPNAME: name,
+    PGCLIENTENCODING: 'UTF8',
+    LC_ALL: 'C',
+  };
+}
+
+/**
  * The definitions in a placement's schema, as pg_dump writes them with the organization's own role. The password is in its environment,
  * which only the same user can read.
  * @param isWhole dumps all schemas, with extensions
@@ -137,22 +162,10 @@ export async function dumpDefinitions(
   section: 'pre-data' | 'post-data',
   { name, definitionsMaxBytes: maxBuffer, signal }: Omit<CopyOptions, 'timeoutMs'> = FOR_MOVE,
 ): Promise<string> {
-  const { kind, role, database, schema } = placement;
+  const { kind, schema } = placement;
   const { program, needed, found } = await findPgDump(cluster);
   if (program === undefined) throw new ServiceError('internal', `a dump needs ${needed}, and ${found}`);
-  const login = cluster.login({ user: role, password: rolePassword(cluster.secret, role), database });
-  const env = {
-    ...process.env,
-    PGHOST: login.host,
-    PGPORT: String(login.port),
-    PGUSER: login.user,
-    PGPASSWORD: login.password,
-    PGDATABASE: login.database,
-    PGOPTIONS: sessionOptions(placement, NO_LIMITS, cluster.serverVersion),
-    PGAPPNAME: name,
-    PGCLIENTENCODING: 'UTF8',
-    LC_ALL: 'C',
-  };
+  const env = clientEnvironment(cluster, placement, name);
   // The name is quoted, so that it is no pattern.
   const words = ['--schema-only', '--no-owner', '--no-password', `--section=${section}`];
   if (!isWhole) words.push(`--schema="${schema}"`);

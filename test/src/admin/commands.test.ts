@@ -35,6 +35,8 @@ test.each([
   ['audit', 'export', 'org_000000000000'],
   ['stats', '--limit', '3'],
   ['top'],
+  ['org', 'dump', 'org_000000000000'],
+  ['org', 'restore', 'org_000000000000', '--file', 'acme.dump'],
   ['top', '--limit', '3'],
 ])('%s %s is a command', (...words) => {
   expect(parseCommand(words)).toBeTypeOf('function');
