@@ -4,6 +4,7 @@ import { isFrom } from '../src/auth/tokens.ts';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
+import type { Traces } from '../src/observers/traces.ts';
 import { LocalLimit, SharedLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { Admission, bodyBoundsOf, limitRequests } from './admission.ts';
@@ -65,6 +66,8 @@ export interface HttpAppOptions extends RouteContext {
   readonly connections?: Pick<ConnectionLimitOptions, 'limit' | 'authenticated'>;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
   readonly openWire?: OpenWire;
+  /** Makes spans of requests; undefined: nobody wants them. */
+  readonly traces?: Traces | undefined;
 }
 
 /**
@@ -96,7 +99,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
       isRefused: (request) => ambiguityOf(request) !== undefined || !isServedHost(request.headers.host),
     });
-  const ends = new RequestOutcomes(observe);
+  const ends = new RequestOutcomes(observe, options.traces);
   const admission = options.admission ?? new Admission(new LocalLimit(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT));
   const underWay = options.underWay ?? new RequestsInProgress();
   const served: Served[] = [];
@@ -277,7 +280,8 @@ export function trackRequests(
 ): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
-    const call = openContext(originOfRequest(request, clientAddress));
+    const { traceparent } = request.headers;
+    const call = openContext(originOfRequest(request, clientAddress), typeof traceparent === 'string' ? traceparent : undefined);
     const { action } = request.routeOptions.config;
     request.call = call;
     underWay.add(call);

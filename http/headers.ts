@@ -58,6 +58,7 @@ const ALLOWED_HEADERS = [
   'If-Match',
   'If-None-Match',
   'X-Request-Id',
+  'Traceparent',
   'Neon-Connection-String',
   'Neon-Raw-Text-Output',
   'Neon-Array-Mode',

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { ErrorKind, ServiceError } from '../src/errors.ts';
 import type { Observe, ObservedStatement, Outcome } from '../src/observation.ts';
+import type { Traces } from '../src/observers/traces.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
 import type { StatementOutcome } from '../src/sql/result-budget.ts';
@@ -111,10 +112,13 @@ const CLIENT_GONE = 499;
 /** Reports the outcomes of calls that reached an operation. */
 export class RequestOutcomes {
   readonly #observe: Observe;
+  readonly #traces: Traces | undefined;
   readonly #unreported = new Set<Promise<void>>();
 
-  constructor(observe: Observe) {
+  /** @param traces makes spans of calls that run SQL */
+  constructor(observe: Observe, traces?: Traces) {
     this.#observe = observe;
+    this.#traces = traces;
   }
 
   /**
@@ -140,17 +144,23 @@ export class RequestOutcomes {
   }
 
   #report(action: string, call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): void {
-    const { tenant, statement, origin } = call;
+    const { tenant, origin } = call;
     try {
+      const statement = call.statement && observed(call.statement, ended);
+      const outcome = outcomeOf(call, httpStatus, ended);
       this.#observe({
         name: 'http.request',
         action,
         origin,
         actor: tenant && actorOf(tenant),
-        statement: statement && observed(statement, ended),
-        outcome: outcomeOf(call, httpStatus, ended),
+        statement,
+        outcome,
         traffic: tenant && call.traffic,
       });
+      if (this.#traces !== undefined && tenant !== undefined && statement !== undefined) {
+        const { placement } = tenant.organization;
+        this.#traces.answered({ placement, ...outcome, ...statement, traceparent: call.traceparent });
+      }
     } catch (cause) {
       this.#observe({ name: 'service.failure', message: `the outcome of ${action} could not be reported`, cause });
     }
@@ -177,7 +187,7 @@ function observed({ sql, command, paramCount }: ObservedStatement, ended: Statem
   return { sql, command: ended?.command || command, paramCount };
 }
 
-function outcomeOf(call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): Outcome {
+function outcomeOf(call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined) {
   const ok = call.isReplySent && httpStatus < 400 && call.sqlstate === undefined;
   return {
     status: ok ? 'ok' : 'error',
@@ -185,7 +195,7 @@ function outcomeOf(call: RequestContext, httpStatus: number, ended: StatementOut
     durationMs: Math.round((performance.now() - call.startedAt) * 1_000) / 1_000,
     sqlstate: call.sqlstate,
     rowCount: ended?.rowCount ?? undefined,
-  };
+  } as const satisfies Outcome;
 }
 
 /** Counts refusals by the client's address. */

@@ -16,6 +16,8 @@ export interface RateLeft {
 export interface RequestContext extends Indexed {
   /** Authentication may complete it. */
   origin: Origin;
+  /** The header of that name, if it was read. */
+  readonly traceparent: string | undefined;
   readonly startedAt: number;
   /** Triggered when the client disconnects before it has the whole reply, or the call is to end. */
   readonly disconnect: DisconnectSignal;
@@ -58,9 +60,10 @@ export interface RequestContext extends Indexed {
 }
 
 /** All properties are set from the beginning, because V8 is slow with objects that get more later. */
-export function openContext(origin: Origin): RequestContext {
+export function openContext(origin: Origin, traceparent?: string): RequestContext {
   return {
     origin,
+    traceparent,
     startedAt: performance.now(),
     disconnect: new DisconnectSignal(),
     isReplySent: false,

@@ -410,7 +410,7 @@ export class BackendReplies implements ReplyListener {
       services.usage.answered(durationMs, this.#failure !== undefined, status === 'I');
       ANSWERED.durationMs = durationMs;
       services.observe(this.#failure === undefined ? ANSWERED : failedWith(this.#failure, durationMs, services.tenant));
-      if (durationMs >= services.slowStatementMs) services.answeredSlowly(durationMs, isOfLastText);
+      if (durationMs >= services.tellsAfterMs) services.answered(durationMs, this.#failure, isOfLastText);
       this.#failure = undefined;
     }
     if (this.#effects !== undefined) this.#applyEffects(this.#effects);

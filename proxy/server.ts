@@ -7,6 +7,7 @@ import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe } from '../src/observation.ts';
 import type { SlowStatements } from '../src/observers/slow-statements.ts';
+import type { Traces } from '../src/observers/traces.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import { ProxyHeaderError } from '../src/protocol/proxy-header.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -47,6 +48,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly multiplexers: Multiplexers;
   /** Tells of slow statements. */
   readonly slow: SlowStatements;
+  /** Makes spans of requests; undefined: nobody wants them. */
+  readonly traces?: Traces | undefined;
   /** Undefined: there is no console for operators. */
   readonly console?: OperatorConsole | undefined;
 }
@@ -109,6 +112,7 @@ export class WireServer {
       messageBudget: new MemoryBudget(BUFFER_BOUNDS),
       clientsOfOrganization: options.clientsOfOrganization,
       slow: options.slow,
+      traces: options.traces,
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
     const entrance: Entrance = { method: 'scram', tls: options.tls, isProxy: options.isProxy };

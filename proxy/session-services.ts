@@ -42,10 +42,10 @@ export interface SessionServices extends AuditListener {
   /** Called when the session has ended, after its backend has been checked in or discarded. */
   ended(end: RelayEnd, failure?: unknown): void;
   readonly observe: Observe;
-  /** Requests that take so long are slow; infinite: none is. */
-  readonly slowStatementMs: number;
-  /** Called when a slow request has been answered. @param isOfLastText it was that of the text sent last */
-  answeredSlowly(durationMs: number, isOfLastText: boolean): void;
+  /** Of requests that take so long, their end is told; infinite: of none. */
+  readonly tellsAfterMs: number;
+  /** Called when such a request has been answered. @param isOfLastText it was that of the text sent last */
+  answered(durationMs: number, sqlstate: string | undefined, isOfLastText: boolean): void;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
   /** Called when the defaults for new sessions have changed: existing backends are not leased again. */

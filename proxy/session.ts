@@ -4,6 +4,7 @@ import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts'
 import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import type { SlowStatements } from '../src/observers/slow-statements.ts';
+import type { Traces } from '../src/observers/traces.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
 import { DisconnectSignal, type Lease, type Tenant } from '../src/router/lease.ts';
@@ -39,6 +40,7 @@ export interface SessionContext {
   /** Client connections of each organization at once. */
   readonly clientsOfOrganization: CountLimit;
   readonly slow: SlowStatements;
+  readonly traces: Traces | undefined;
 }
 
 const DEPRECATED_FEATURE = '01P01';
@@ -237,13 +239,18 @@ class Session implements SessionServices, ReachableSession {
     this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
   }
 
-  get slowStatementMs(): number {
-    return this.#context.slow.afterMs;
+  get tellsAfterMs(): number {
+    const { slow, traces } = this.#context;
+    return traces === undefined ? slow.afterMs : 0;
   }
 
-  answeredSlowly(durationMs: number, isOfLastText: boolean): void {
+  answered(durationMs: number, sqlstate: string | undefined, isOfLastText: boolean): void {
+    const { slow, traces } = this.#context;
+    const { organization } = this.tenant;
     const statement = isOfLastText ? lastStatement(this.#relay) : undefined;
-    this.#context.slow.tell(this.tenant.organization.id, 'wire', durationMs, statement?.isWhole === true ? statement.text : undefined);
+    const sql = statement?.isWhole === true ? statement.text : undefined;
+    if (durationMs >= slow.afterMs) slow.tell(organization.id, 'wire', durationMs, sql);
+    traces?.answered({ placement: organization.placement, durationMs, sqlstate, sql });
   }
 
   enqueue(settle: (result: Lease | ServiceError) => void): Wait {

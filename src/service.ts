@@ -30,6 +30,7 @@ import { auditObserver, usageObserver } from './observers/audit.ts';
 import { exhaustionObserver } from './observers/log.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { SlowStatements } from './observers/slow-statements.ts';
+import { Traces } from './observers/traces.ts';
 import { controlConnection } from './placement/cluster.ts';
 import { clusterOptions, prepareCluster } from './placement/cluster-setup.ts';
 import { readerOf } from './placement/reader-role.ts';
@@ -150,6 +151,11 @@ export async function startService(initial: Config, observer: Observer, { consol
     });
     const served = clusters;
     opened.push(() => served.close());
+    const traces = Traces.open((placement) => {
+      const server = served.up.get(placement.cluster)?.platform.cluster;
+      return server?.hosts?.current ?? server;
+    });
+    if (traces !== undefined) opened.push(() => traces.close());
     await served.start();
     if (shared?.isSpeaker !== false)
       await Promise.race([tellAges(served.opened(), observe), delay(AGES_TIMEOUT_MS, undefined, { ref: false })]);
@@ -237,6 +243,7 @@ export async function startService(initial: Config, observer: Observer, { consol
         refusals,
         multiplexers,
         slow,
+        traces,
         console: operatorKey === undefined ? undefined : operatorConsole,
       },
       { authenticator, router, observe },
@@ -275,6 +282,7 @@ export async function startService(initial: Config, observer: Observer, { consol
       ready,
       stopping: stopping.signal,
       leaving: leaving.signal,
+      traces,
       connections: {
         limit: limits.httpConnections(connectionsMax.http),
         authenticated: limits.authenticatedHttpConnections(connectionsMax.http),
@@ -372,7 +380,7 @@ function createWireServer(
   config: Config,
   limits: Pick<
     WireServerOptions,
-    'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'slow' | 'console'
+    'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'slow' | 'traces' | 'console'
   >,
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,

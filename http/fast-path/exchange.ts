@@ -67,7 +67,7 @@ export class QueryExchange {
     this.#requestId = requestIdOf(request.requestId);
     this.#acceptEncoding = request.acceptEncoding;
     const sourceIp = clientAddress(socket, request.forwardedFor);
-    this.call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
+    this.call = openContext(originOf(sourceIp, this.#requestId, request.userAgent), request.traceparent);
     this.keepAliveS = keepAliveS;
     this.#done = done;
   }

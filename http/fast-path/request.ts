@@ -14,6 +14,7 @@ export interface PlainQueryRequest {
   readonly forwardedFor: string | undefined;
   readonly origin: string | undefined;
   readonly acceptEncoding: string | undefined;
+  readonly traceparent: string | undefined;
   /** The offsets of the beginning and the end of its body. */
   readonly bodyStart: number;
   readonly end: number;
@@ -36,11 +37,12 @@ const MEANINGFUL: Readonly<Record<string, RegExp>> = {
   'user-agent': /^/,
   'x-request-id': /^/,
   'x-forwarded-for': /^/,
+  traceparent: /^/,
 };
 
 /** Headers that nothing here reads. */
 const MEANINGLESS =
-  'accept-encoding accept-language baggage cache-control cdn-loop cf-connecting-ip cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cookie dnt forwarded origin pragma priority referer sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site traceparent tracestate via x-amzn-trace-id x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip'.split(
+  'accept-encoding accept-language baggage cache-control cdn-loop cf-connecting-ip cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cookie dnt forwarded origin pragma priority referer sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site tracestate via x-amzn-trace-id x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip'.split(
     ' ',
   );
 
@@ -84,6 +86,7 @@ export function readPlainQueryRequest(bytes: Buffer, maxBodyBytes: number): Plai
     forwardedFor: headers.get('x-forwarded-for'),
     origin: headers.get('origin'),
     acceptEncoding: headers.get('accept-encoding'),
+    traceparent: headers.get('traceparent'),
     bodyStart,
     end,
   };

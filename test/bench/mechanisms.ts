@@ -134,6 +134,15 @@ export const MECHANISMS: readonly Mechanism[] = [
       by: '',
     },
   },
+  {
+    name: 'traces',
+    about: 'asking at the end of a request over HTTP whether a span of it is wanted, where no SDK is loaded',
+    replacement: {
+      module: 'http/problems.js',
+      text: 'this.#traces !== undefined && tenant !== undefined && statement !== undefined',
+      by: 'false',
+    },
+  },
   { name: 'semi-space', about: 'a young generation of 8 MB', flag: '--max-semi-space-size=8' },
   { name: 'no-pretenuring', about: 'V8 not allocating in the old space by experience', flag: '--no-allocation-site-pretenuring' },
   {

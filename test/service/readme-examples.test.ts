@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, in readme.test.ts and moves.test.ts of test/clients, or in test/operate', () => {
+  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, in readme.test.ts, moves.test.ts and traces.test.ts of test/clients, or in test/operate', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -43,7 +43,7 @@ describe('the examples of the documents, in their order', () => {
       'Audit',
     ];
     expect(sections('curl')).toEqual(calls);
-    expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
+    expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers', 'Traces']);
     expect(sections('yaml')).toEqual(['With Patroni']);
     expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);

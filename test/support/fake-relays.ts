@@ -104,8 +104,8 @@ export class FakeClient {
       processIds: { own: 1, moved() {} },
       rewriter: undefined,
       usage: new OrganizationUsage(),
-      slowStatementMs: Number.POSITIVE_INFINITY,
-      answeredSlowly() {},
+      tellsAfterMs: Number.POSITIVE_INFINITY,
+      answered() {},
       ended: (end: RelayEnd) => {
         this.end = end;
       },
