@@ -1,4 +1,5 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
+import { OVER_QUOTA } from '../src/placement/disk-quota.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/failures.ts';
 import { mayCommitInPart } from '../src/syntax/http-restrictions.ts';
@@ -49,6 +50,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   payload_too_large: { status: 413, title: 'Request body too large' },
   response_too_large: { status: 400, title: 'Result too large' },
   insufficient_storage: { status: 507, title: 'Insufficient storage' },
+  disk_quota_exceeded: { status: 507, title: 'Disk quota exceeded' },
   rate_limited: { status: 429, title: 'Too many requests', retryable: true, retryAfterS: 3_600 },
   too_many_requests: { status: 429, title: 'Too many requests at once', retryable: true, retryAfterS: 1 },
   too_many_connections: { status: 503, title: 'Too many connections', retryable: true, retryAfterS: 2 },
@@ -116,6 +118,8 @@ export interface FailedCall {
   readonly atomic?: boolean | undefined;
   /** It has an Idempotency-Key, so it is carried out at most once. */
   readonly isRepeatable?: boolean | undefined;
+  /** Its organization is over its disk quota. */
+  readonly isOverQuota?: boolean | undefined;
   /** Its key may only read. */
   readonly isReader?: boolean | undefined;
   /** The limit of its body. */
@@ -171,7 +175,7 @@ function renderServiceError(error: ServiceError, call: FailedCall): RenderedErro
 }
 
 function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
-  const code = call.isReader && fields.code === '42501' ? 'forbidden' : postgresErrorCode(fields);
+  const code = codeFor(fields, call);
   const shape = ERRORS[code];
   const base = problemOf(code, shape, fields.message, call);
   const retryable = base.retryable && leavesNothing(call);
@@ -179,6 +183,15 @@ function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace
   const more = { sqlstate: fields.code, ...(hint === undefined ? {} : { hint }), postgres: postgresPart(fields, place) };
   const problem = { ...base, retryable, ...more };
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
+}
+
+function codeFor(fields: ErrorFields, { isReader, isOverQuota }: FailedCall): ErrorCode {
+  if (fields.code === '42501' && isReader) return 'forbidden';
+  // Without a superuser's triggers it may do what its readers may.
+  if (fields.code === '42501' && isOverQuota) return 'disk_quota_exceeded';
+  // Where the disk itself is full, the message is PostgreSQL's.
+  if (fields.code === '53100' && fields.message === OVER_QUOTA) return 'disk_quota_exceeded';
+  return postgresErrorCode(fields);
 }
 
 /** Whether a failed call has changed nothing. */

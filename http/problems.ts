@@ -92,6 +92,7 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
     atomic,
     isRepeatable,
     isReader,
+    isOverQuota: tenant?.organization.diskState === 'read_only',
     maxBodyBytes,
   });
   const { problem, internal } = rendered;

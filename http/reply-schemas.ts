@@ -84,6 +84,10 @@ export const meReply = z.object({
     maxClientConnections: z.int().describe('Connections to the wire door at once'),
     maxDiskBytes: z.int().nullable().describe('How large the data may be; null: any size'),
   }),
+  disk: z.object({
+    usedBytes: z.int().nullable().describe('The size of the data, as of the last half minute; null: it cannot be told now'),
+    isOverQuota: z.boolean().describe('The data is too large, and only what reads or makes room is possible'),
+  }),
 });
 
 export const organizationReply = z.object({

@@ -35,6 +35,7 @@ const SQLSTATES = {
   payload_too_large: '54000',
   response_too_large: '54000',
   insufficient_storage: '53100',
+  disk_quota_exceeded: '53100',
   rate_limited: '53400',
   too_many_requests: '53300',
   too_many_connections: '53300',

@@ -135,6 +135,15 @@ export type Observation =
   | { readonly name: 'backend.stuck'; readonly organizationId: string; readonly processId: number; readonly message: string }
   | { readonly name: 'backend.unstuck'; readonly organizationId: string; readonly processId: number }
   | { readonly name: 'backend.login_healed'; readonly organizationId: string }
+  /** The size of an organization's data has come near its limit, over it, or is within it again. A limit of undefined: there is none any more. */
+  | {
+      readonly name: 'organization.disk';
+      readonly organizationId: string;
+      readonly state: 'within' | 'near' | 'over' | 'read_only';
+      readonly bytes: number;
+      readonly limit: number | undefined;
+      readonly message: string;
+    }
   /** A base backup of the embedded server. `backup` is its name, the time when it was begun. */
   | { readonly name: 'backup.begun'; readonly message: string }
   | { readonly name: 'backup.done'; readonly backup: string; readonly bytes: number; readonly durationMs: number; readonly message: string }

@@ -43,6 +43,7 @@ import { ApiKeys, SignUps } from './router/accounts.ts';
 import { Activity } from './router/activity.ts';
 import { Authenticator, operatorVerifier } from './router/authenticator.ts';
 import { Clusters, NewPlacements } from './router/clusters.ts';
+import { DiskQuotas } from './router/disk-quotas.ts';
 import { lockObserver } from './router/lock-exhaustion.ts';
 import { Clones, InterruptedMoves } from './router/moves.ts';
 import type { ConsoleSignIn } from './router/one-time-sign-in.ts';
@@ -110,7 +111,9 @@ export async function startService(initial: Config, observer: Observer, { consol
     const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
     let clusters: Clusters | undefined;
     let counters: UsageCounters | undefined;
+    let quotas: DiskQuotas | undefined;
     const metrics = createMetrics({
+      quotas: () => quotas?.counts(),
       clusters: () => clusters?.snapshot() ?? [],
       disk: disk && (() => disk.use()),
       limits: () => limitsOf(config, clusters?.opened() ?? []),
@@ -136,7 +139,7 @@ export async function startService(initial: Config, observer: Observer, { consol
       metrics.handlers,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
-      exhaustionObserver(log),
+      exhaustionObserver(log, (organizationId) => catalog.isOverQuota(organizationId)),
       lockObserver(() => [...(clusters?.up.values() ?? [])].map(({ locks }) => locks)),
     );
     clusters = new Clusters({
@@ -200,6 +203,12 @@ export async function startService(initial: Config, observer: Observer, { consol
     await undoInterruptedSignUps(signUps, observe, opened);
     undoInterruptedMoves(new InterruptedMoves({ catalog, clusters, observe }), observe, opened);
 
+    if (shared?.isSpeaker !== false) {
+      const measuring = new DiskQuotas({ catalog, clusters, config, observe });
+      quotas = measuring;
+      measuring.start();
+      opened.push(() => measuring.close());
+    }
     const refusals = new RefusalLimit({
       get perMinute() {
         return config.POSTERN_REFUSALS_PER_MINUTE;

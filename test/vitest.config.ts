@@ -22,16 +22,17 @@ const LONG = [
   'proxy/{backend-loss,buffer-budget,differential,fuzzer,hostile-clients,large-values,many-clients,settings}.test.ts',
   'proxy/{oversized-statements,shared-pipeline-stress,statement-memory,stress}.test.ts',
   'service/{admin,backups,both-doors-stress,cancel-elsewhere,clones,cluster-failures,cluster-workers,clusters,command,crash,descriptors,dev,disk-space}.test.ts',
-  'service/{disobedience,draining,exactly-once,failover,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
+  'service/{disk-quota-attacks,disobedience,draining,exactly-once,failover,full-server,large-results,lockouts,lost-answers,package,pauses}.test.ts',
   'service/{postgres-outage,process,reused-statements,rolling-restart,session-limits,shared-failures}.test.ts',
   'service/{operator-workers,past,proxied-workers,worker-connections,worker-limits,workers}.test.ts',
   'src/{backups,embedded,patterns}.test.ts',
-  'src/placement/{citus,cluster-setup}.test.ts',
+  'src/placement/{citus,cluster-setup,disk-quota}.test.ts',
 ];
 
 /** Each of these runs the same on several servers: `npm test` on one of them, `npm run test:full` on the others, by support/parts.ts. */
 const IN_PARTS = [
   'proxy/conversations.test.ts',
+  'service/disk-quota.test.ts',
   'src/placement/{database,schema}.test.ts',
   ...(existsSync('/usr/lib/postgresql/15/bin/postgres') ? ['src/rewriting/postgres.test.ts'] : []),
 ];

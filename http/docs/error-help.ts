@@ -101,6 +101,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'The disk of the PostgreSQL server is nearly full, so nothing is copied on it.',
     cure: 'Delete clones and data that are not used any more, and tell the operator, who has to make the disk larger.',
   },
+  disk_quota_exceeded: {
+    cause: 'The organization has more data than it may have: it can read and delete, and nothing else.',
+    cure: 'Make room with DROP or TRUNCATE, or with DELETE and then VACUUM FULL, or ask the operator for a higher limit. Writing is possible again a few seconds later.',
+  },
   rate_limited: {
     cause: 'This was asked too often within an hour, or the organization has sent more requests in a second than its limit allows.',
     cure: 'Wait for the time in Retry-After. RateLimit says how many requests are left.',

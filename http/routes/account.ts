@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { limitsInForce } from '../../src/catalog/limits.ts';
+import { isOver, limitsInForce } from '../../src/catalog/limits.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { ConsoleSignIn } from '../../src/router/one-time-sign-in.ts';
 import { once } from '../../src/sql/idempotency.ts';
@@ -114,6 +114,7 @@ const me = {
           maxClientConnections: 1_000,
           maxDiskBytes: 10_737_418_240,
         },
+        disk: { usedBytes: 8_388_608, isOverQuota: false },
       },
     },
   },
@@ -143,7 +144,7 @@ const rotateKey = {
   errors: ['too_many_keys'],
 } as const satisfies Operation;
 
-export function authEndpoints({ router, keys, signUps, config, connection }: RouteContext): Endpoint[] {
+export function authEndpoints({ router, keys, signUps, statistics, config, connection }: RouteContext): Endpoint[] {
   return [
     endpoint(signup, async ({ body, request, reply }) => {
       reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
@@ -182,7 +183,10 @@ export function authEndpoints({ router, keys, signUps, config, connection }: Rou
         maxDiskBytes: inForce.diskBytes,
       };
       const about = { id, organizationId: id, orgName, email, createdAt };
-      return { ...about, ...asking, ...connectionDetails(id, undefined, request, connection), limits };
+      // Whoever may connect is told how, also while the server is too busy to measure.
+      const usedBytes = await statistics.dataBytes(organization.placement).catch(() => null);
+      const disk = { usedBytes, isOverQuota: isOver(organization.diskState) };
+      return { ...about, ...asking, ...connectionDetails(id, undefined, request, connection), limits, disk };
     }),
 
     endpoint(rotateKey, async ({ body, request }) => {

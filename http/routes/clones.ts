@@ -43,7 +43,15 @@ const create = {
       },
     },
   },
-  errors: ['too_many_clones', 'insufficient_storage', 'rate_limited', 'organization_busy', 'unsupported_statement', 'statement_timeout'],
+  errors: [
+    'too_many_clones',
+    'insufficient_storage',
+    'disk_quota_exceeded',
+    'rate_limited',
+    'organization_busy',
+    'unsupported_statement',
+    'statement_timeout',
+  ],
 } as const satisfies Operation;
 
 const list = {

@@ -12,6 +12,8 @@ export const ADVISORY_LOCKS = {
   process: 0x706f7303,
   /** Counting invitations before one is added. */
   invitation: 0x706f7305,
+  /** Held by the process that measures organizations. */
+  diskQuotas: 0x706f7307,
   /** Writing query statistics. */
   queryStatistics: 0x706f7306,
   /** Held only to reserve space in the lock table; see lock-table/reserved-locks.ts. */

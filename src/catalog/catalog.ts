@@ -16,7 +16,9 @@ import {
   notifyChange,
   type OrganizationCredentials,
 } from './credentials.ts';
+import { DiskQuotaRegistry } from './disk-quotas.ts';
 import { KeyLastUsed, KeyRegistry } from './keys.ts';
+import { isOver } from './limits.ts';
 import { migrate } from './migrations.ts';
 import { MoveRegistry } from './moves.ts';
 import { NotificationChannel } from './notification-channel.ts';
@@ -66,6 +68,7 @@ export class Catalog {
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpRegistry;
   readonly pauses: PauseRegistry;
+  readonly diskQuotas: DiskQuotaRegistry;
   readonly moves: MoveRegistry;
   readonly usage: Usage;
   readonly #options: CatalogOptions;
@@ -111,6 +114,7 @@ export class Catalog {
     this.organizations = new OrganizationRegistry(parts);
     this.signUps = new SignUpRegistry({ ...parts, process: this.#process });
     this.pauses = new PauseRegistry(change);
+    this.diskQuotas = new DiskQuotaRegistry(parts);
     this.moves = new MoveRegistry({ ...parts, process: this.#process });
     this.savedQueries = new SavedQueries(parts);
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
@@ -171,6 +175,11 @@ export class Catalog {
     // The id is whatever a client has sent as its user name.
     if (!ORGANIZATION_ID.test(id)) return Promise.resolve(undefined);
     return this.#credentials.findByOrganization(id, () => this.#database.run((sql) => loadByOrganization(sql, id)));
+  }
+
+  /** Whether it is known in memory that an organization has more data than it may have. */
+  isOverQuota(organizationId: string): boolean {
+    return isOver(this.#credentials.diskStateOf(organizationId) ?? 'within');
   }
 
   /** Notes that a key is in use. It is written later, at most once a minute for a key. */

@@ -14,6 +14,7 @@ import {
   stateOf,
 } from './credentials.ts';
 import type { ApiKey } from './key-rows.ts';
+import type { DiskState } from './limits.ts';
 import type { Organization, OrganizationStatus, Placement } from './organization.ts';
 
 const UNKNOWN_MAX = 10_000;
@@ -66,6 +67,11 @@ export class CredentialCache {
     return entry === undefined || entry.isOutdated ? undefined : entry.keys.get(name)?.credential;
   }
 
+  /** As it was read last; undefined: not in memory. */
+  diskStateOf(organizationId: string): DiskState | undefined {
+    return this.#index.get(organizationId)?.organization.diskState;
+  }
+
   /** Whether a recent look-up found neither a live nor a former key. */
   isUnknownDigest(digest: string): boolean {
     const unknown = this.#trusted ? this.#unknown.get(CredentialIndex.digestName(digest)) : undefined;
@@ -115,6 +121,7 @@ export class CredentialCache {
         ended: {},
         placement: undefined,
         limits: undefined,
+        diskState: undefined,
         pausedForMs: null,
       };
       if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
@@ -210,7 +217,7 @@ export class CredentialCache {
 
   /** Ends the keys that the state contradicts. */
   #settle(state: KeyState): void {
-    const { organizationId, revision, status, keys, ended, placement, limits } = state;
+    const { organizationId, revision, status, keys, ended, placement, limits, diskState } = state;
     const entry = this.#index.get(organizationId);
     if (entry === undefined) return;
     if (entry.organization.status !== status) {
@@ -223,9 +230,15 @@ export class CredentialCache {
       for (const { controller } of entry.keys.values()) controller.abort(moved(organizationId));
       return;
     }
+    if (diskState !== undefined && isReadOnly(diskState) !== isReadOnly(entry.organization.diskState)) {
+      this.#index.delete(entry);
+      for (const { controller } of entry.keys.values()) controller.abort(otherRole(organizationId, diskState));
+      return;
+    }
     if (placement !== undefined) entry.organization.placement = placement;
     // Whoever is logged in already has them from now on.
     if (limits !== undefined) entry.organization.limits = limits;
+    if (diskState !== undefined) entry.organization.diskState = diskState;
     const valid = new Map(keys.map((key) => [key.id, key]));
     for (const key of [...entry.keys.values()]) {
       const found = valid.get(key.key.id);
@@ -430,6 +443,16 @@ function moved(organizationId: string): ServiceError {
   return new ServiceError('shutting_down', `terminating connection because organization "${organizationId}" has been moved`, {
     retryAfterS: 1,
   });
+}
+
+function isReadOnly(state: DiskState): boolean {
+  return state === 'read_only';
+}
+
+/** Sessions go on with another role, when their clients have connected again. */
+function otherRole(organizationId: string, state: DiskState): ServiceError {
+  const now = isReadOnly(state) ? 'is over its disk quota' : 'is within its disk quota again';
+  return new ServiceError('shutting_down', `terminating connection because organization "${organizationId}" ${now}`, { retryAfterS: 1 });
 }
 
 /** Why an organization that is suspended or being dropped has no sessions. */

@@ -2,7 +2,7 @@ import { SCRAM_FORMER_MAX, type ScramVerifier } from '../auth/scram.ts';
 import { ServiceError } from '../errors.ts';
 import type { Sql } from './control-pool.ts';
 import { type ApiKey, endOf, expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './key-rows.ts';
-import { NO_LIMITS, type OrganizationLimits } from './limits.ts';
+import { type DiskState, NO_LIMITS, type OrganizationLimits } from './limits.ts';
 import { type Organization, type OrganizationRow, type OrganizationStatus, type Placement, toOrganization } from './organization.ts';
 import { pausedForMs } from './pauses.ts';
 import { announce, type TopicFormat } from './topics.ts';
@@ -104,7 +104,7 @@ export async function loadByOrganization(sql: Sql, organizationId: string): Prom
 /** Loads keys of active organizations, and of suspended ones, which get an error that says so; see {@link Credential}. */
 async function load(sql: Sql, condition: ReturnType<Sql>): Promise<LiveKeys | undefined> {
   const [row] = await sql<LiveKeysRow[]>`
-    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.created_at, o.revision, ${pausedForMs(sql)} as paused_for_ms,
+    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.disk_state, o.created_at, o.revision, ${pausedForMs(sql)} as paused_for_ms,
       (select c.source_id from postern.clones c where c.organization_id = o.id) as source_id,
       first.scram_salt as salt, first.scram_iterations as iterations,
       array_to_json(array(
@@ -155,8 +155,8 @@ function toLiveKeys(row: LiveKeysRow): LiveKeys {
 /** What a read found of an organization's state. */
 export function stateOf({ organization, revision, keys, former, pausedForMs }: LiveKeys): KeyState {
   const ended = Object.fromEntries(former.map(({ id, end }) => [id, end]));
-  const { id, status, placement, limits } = organization;
-  return { organizationId: id, revision, status, keys, ended, placement, limits, pausedForMs };
+  const { id, status, placement, limits, diskState } = organization;
+  return { organizationId: id, revision, status, keys, ended, placement, limits, diskState, pausedForMs };
 }
 
 /** The part of a live key that may change while it is in use. */
@@ -180,6 +180,8 @@ export interface KeyState {
   readonly placement: Placement | undefined;
   /** Undefined: as with the placement. */
   readonly limits: OrganizationLimits | undefined;
+  /** Undefined: as with the placement. */
+  readonly diskState: DiskState | undefined;
   /** How long the organization is still paused; null: it is not. */
   readonly pausedForMs: number | null;
 }
@@ -194,6 +196,7 @@ interface Notification {
   readonly ended: readonly (readonly [id: string, end: KeyEnd])[];
   readonly placement: Placement | undefined;
   readonly limits: Partial<OrganizationLimits> | undefined;
+  readonly diskState: DiskState | undefined;
   readonly pausedForMs: number | null;
 }
 
@@ -202,7 +205,7 @@ export async function loadStates(sql: Sql, organizationIds: readonly string[]): 
   const rows = await sql<{ state: string }[]>`
     select json_build_object(
       'organizationId', o.id, 'revision', o.revision, 'status', o.status, 'placement', o.placement, 'limits', o.limits,
-      'pausedForMs', ${pausedForMs(sql)},
+      'diskState', o.disk_state, 'pausedForMs', ${pausedForMs(sql)},
       'keys', array_to_json(array(
         select json_build_array(k.id, k.version, ${expiresInMs(sql)}) from postern.api_keys k
         where k.organization_id = o.id and ${isLive(sql)} order by k.created_at, k.id)),
@@ -248,7 +251,7 @@ function parseChange(payload: string): KeyState | undefined {
   try {
     // A version with one key does not tell which keys there are: what was opened with any of them ends, and they are read again.
     const notification: Partial<Notification> = JSON.parse(payload);
-    const { organizationId, revision, status, keys = [], ended = [], placement, limits, pausedForMs = null } = notification;
+    const { organizationId, revision, status, keys = [], ended = [], placement, limits, diskState, pausedForMs = null } = notification;
     if (organizationId === undefined || revision === undefined || status === undefined) return undefined;
     return {
       organizationId,
@@ -258,6 +261,7 @@ function parseChange(payload: string): KeyState | undefined {
       ended: Object.fromEntries(ended),
       placement,
       limits: limits && { ...NO_LIMITS, ...limits },
+      diskState,
       pausedForMs,
     };
   } catch {

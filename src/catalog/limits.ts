@@ -26,6 +26,16 @@ export function diskLimitOf({ limits }: Limited, { POSTERN_DISK_PER_TENANT_BYTES
   return (limits.diskBytes ?? usual) || undefined;
 }
 
+/**
+ * How the size of an organization's data compares to its limit. `near`: it has 80 % of it; `over`: all of it, so that it may not write;
+ * `read_only`: the same where no superuser is known, so that its sessions have the role of its readers.
+ */
+export type DiskState = 'within' | 'near' | 'over' | 'read_only';
+
+export function isOver(state: DiskState): boolean {
+  return state === 'over' || state === 'read_only';
+}
+
 /** What applies to an organization: its own limits, or the defaults. */
 export interface LimitsInForce {
   /** Null: any size. */

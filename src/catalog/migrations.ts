@@ -353,6 +353,15 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
         add column limits jsonb not null default '{}';
     `,
   },
+  {
+    name: '019 disk quotas',
+    sql: `
+      alter table postern.organizations
+        -- How its data compares to its limit: within, near, over; read_only: over, and its sessions log in as readers.
+        add column disk_state text not null default 'within';
+      create index organizations_disk_state on postern.organizations (disk_state) where disk_state <> 'within';
+    `,
+  },
 ];
 
 /** A step may rewrite every entry of a long audit log. Other processes wait for it. */

@@ -3,7 +3,7 @@ import { ServiceError } from '../errors.ts';
 import { startChain } from './audit/blocks.ts';
 import type { Sql } from './control-pool.ts';
 import { type ApiKey, FIRST_KEY, insertKey, type NewApiKey } from './key-rows.ts';
-import { NO_LIMITS, type OrganizationLimits } from './limits.ts';
+import { type DiskState, NO_LIMITS, type OrganizationLimits } from './limits.ts';
 
 /** Where an organization's data lives: the PostgreSQL server, the database and schema in it, and the role that owns them. */
 export interface Placement {
@@ -27,6 +27,7 @@ export interface Organization {
   readonly createdAt: Date;
   readonly placement: Placement;
   readonly limits: OrganizationLimits;
+  readonly diskState: DiskState;
   /** Of a clone, as far as keys are concerned: the organization that it is a copy of. */
   readonly sourceId?: string;
 }
@@ -38,11 +39,13 @@ export interface OrganizationRow {
   readonly status: OrganizationStatus;
   readonly placement: Placement;
   readonly limits: Partial<OrganizationLimits>;
+  readonly disk_state: DiskState;
   readonly created_at: Date;
 }
 
-export function toOrganization({ id, name, email, status, placement, limits, created_at }: OrganizationRow): Organization {
-  return { id, name, email, status, createdAt: created_at, placement, limits: { ...NO_LIMITS, ...limits } };
+export function toOrganization({ id, name, email, status, placement, limits, disk_state, created_at }: OrganizationRow): Organization {
+  const limited = { limits: { ...NO_LIMITS, ...limits }, diskState: disk_state };
+  return { id, name, email, status, createdAt: created_at, placement, ...limited };
 }
 
 /** The status changes that an operator can make. An organization that is being signed up has none. */
@@ -63,7 +66,7 @@ export function checkChange({ id, status }: Organization, next: OrganizationStat
 /** In the order of their creation. */
 export async function listOrganizations(sql: Sql, status?: OrganizationStatus): Promise<Organization[]> {
   const rows = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, limits, created_at
+    select id, name, email, status, placement, limits, disk_state, created_at
     from postern.organizations
     ${status === undefined ? sql`` : sql`where status = ${status}`}
     order by created_at, id`;
@@ -72,7 +75,7 @@ export async function listOrganizations(sql: Sql, status?: OrganizationStatus): 
 
 export async function findOrganization(sql: Sql, id: string): Promise<Organization | undefined> {
   const [row] = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, limits, created_at from postern.organizations where id = ${id}`;
+    select id, name, email, status, placement, limits, disk_state, created_at from postern.organizations where id = ${id}`;
   return row && toOrganization(row);
 }
 
@@ -98,7 +101,7 @@ export async function insertOrganization(
     values (
       ${id}, ${name}, ${email}, ${uniqueName}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
     on conflict (email_key) where status <> 'dropped' do nothing
-    returning id, name, email, status, placement, limits, created_at`;
+    returning id, name, email, status, placement, limits, disk_state, created_at`;
   if (row === undefined) return undefined;
   await startChain(sql, id);
   return { organization: toOrganization(row), key: await insertKey(sql, id, key, FIRST_KEY, { at: now }) };
@@ -110,7 +113,7 @@ export async function insertOrganization(
  */
 export async function lockOrganization(sql: Sql, id: string): Promise<Organization> {
   const [row] = await sql<OrganizationRow[]>`
-    select id, name, email, status, placement, limits, created_at from postern.organizations where id = ${id} for update`;
+    select id, name, email, status, placement, limits, disk_state, created_at from postern.organizations where id = ${id} for update`;
   if (row === undefined) throw noOrganization(id);
   return toOrganization(row);
 }
@@ -130,7 +133,7 @@ export async function updateProfile(sql: Sql, id: string, { name, email }: Profi
     update postern.organizations
     set name = coalesce(${name ?? null}, name), email = coalesce(${email ?? null}, email), email_key = coalesce(${key}, email_key)
     where id = ${id} and not exists (select from postern.organizations where email_key = ${key} and status <> 'dropped' and id <> ${id})
-    returning id, name, email, status, placement, limits, created_at`;
+    returning id, name, email, status, placement, limits, disk_state, created_at`;
   return row && toOrganization(row);
 }
 

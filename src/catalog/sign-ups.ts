@@ -231,7 +231,7 @@ async function takeInterrupted(sql: Sql, ownerProcess: number, underWay: Iterabl
     )
     update postern.organizations o set provisioner = ${NO_PROCESS}
     from given_up where o.id = given_up.id and o.status = 'provisioning'
-    returning o.id, o.name, o.email, o.status, o.placement, o.limits, o.created_at`;
+    returning o.id, o.name, o.email, o.status, o.placement, o.limits, o.disk_state, o.created_at`;
   return rows.map(toOrganization);
 }
 
@@ -418,7 +418,7 @@ async function checkSource(sql: Sql, { id, status }: Organization): Promise<void
 /** Those of an organization that have not been dropped, the oldest first. */
 export async function listClones(sql: Sql, sourceId: string): Promise<Clone[]> {
   const rows = await sql<CloneRow[]>`
-    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.created_at, c.source_id, c.expires_at
+    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.disk_state, o.created_at, c.source_id, c.expires_at
     from postern.clones c join postern.organizations o on o.id = c.organization_id
     where c.source_id = ${sourceId} and o.status <> 'dropped' order by o.created_at, o.id`;
   return rows.map(toClone);
@@ -427,7 +427,7 @@ export async function listClones(sql: Sql, sourceId: string): Promise<Clone[]> {
 /** Clones to be dropped: their time is over, or the organization that they were copied from is gone. */
 export async function listExpiredClones(sql: Sql): Promise<Clone[]> {
   const rows = await sql<CloneRow[]>`
-    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.created_at, c.source_id, c.expires_at
+    select o.id, o.name, o.email, o.status, o.placement, o.limits, o.disk_state, o.created_at, c.source_id, c.expires_at
     from postern.clones c join postern.organizations o on o.id = c.organization_id
       left join postern.organizations source on source.id = c.source_id
     where o.status in ('active', 'suspended')

@@ -13,7 +13,7 @@ import { removeReplication } from '../placement/replication-objects.ts';
 import { StillRunningError } from '../placement/roles.ts';
 import { textOf } from '../protocol/backend.ts';
 import type { Clusters } from '../router/clusters.ts';
-import { type QuietOptions, type Room, undoMove, whileQuiet } from '../router/moves.ts';
+import { type QuietOptions, type Room, requireWithinQuota, undoMove, whileQuiet } from '../router/moves.ts';
 import { ClusterDownError, type ServedCluster, type ServedPlacement } from '../router/served-cluster.ts';
 import { checkLargeObjects } from './contents.ts';
 import { copyOrganization } from './copy.ts';
@@ -65,10 +65,11 @@ export class Mover {
    * Copies the organization's data, and has it be served from the copy: small ones while their clients wait, large ones on the way to
    * another server before that as far as possible. The former copy is kept. If anything fails, the organization stays where it is, and the
    * copy is removed.
-   * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`, `insufficient_storage`
+   * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`, `insufficient_storage`, `disk_quota_exceeded`
    */
   async move(id: string, options: MoveOptions, origin: Origin): Promise<Moved> {
-    const { placement: from } = await this.#organization(id);
+    const { placement: from, diskState } = await this.#organization(id);
+    requireWithinQuota({ id, diskState });
     const [source, target] = [await this.#clusters.ready(from.cluster), await this.#cluster(options.cluster ?? from.cluster)];
     // Also on the way to another server: the source keeps its WAL until the copy has caught up.
     if ([source, target].includes(this.#clusters.default)) await this.#disk?.requireRoom();

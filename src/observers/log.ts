@@ -189,6 +189,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'backend.stuck': 'warn',
   'backend.unstuck': 'info',
   'backend.login_healed': 'warn',
+  'organization.disk': 'warn',
   'backup.begun': 'info',
   'backup.done': 'info',
   'backup.failed': 'warn',
@@ -317,12 +318,16 @@ const EXHAUSTED: ReadonlyMap<string, string> = new Map([
 ]);
 const WARN_EVERY_MS = 60_000;
 
-/** Warns, at most once a minute for each SQLSTATE, that the server has no disk space or no memory left: the clients are told, and nobody else. */
-export function exhaustionObserver(observe: Observe): ObservationHandlers {
+/**
+ * Warns, at most once a minute for each SQLSTATE, that the server has no disk space or no memory left: the clients are told, and nobody else.
+ * @param isOverQuota whether an organization is refused to write because of its own size, and not of the server's disk
+ */
+export function exhaustionObserver(observe: Observe, isOverQuota: (organizationId: string) => boolean): ObservationHandlers {
   const warnedAt = new Map<string, number>();
   const failed = (sqlstate: string | undefined, organizationId: string | undefined) => {
     const condition = sqlstate && EXHAUSTED.get(sqlstate);
-    if (!condition || performance.now() - (warnedAt.get(sqlstate) ?? Number.NEGATIVE_INFINITY) < WARN_EVERY_MS) return;
+    if (!condition || (sqlstate === '53100' && organizationId !== undefined && isOverQuota(organizationId))) return;
+    if (performance.now() - (warnedAt.get(sqlstate) ?? Number.NEGATIVE_INFINITY) < WARN_EVERY_MS) return;
     warnedAt.set(sqlstate, performance.now());
     // Any client can RAISE these SQLSTATEs, so the message says whose request it was.
     const whose = organizationId === undefined ? 'a request' : `a request of ${organizationId}`;

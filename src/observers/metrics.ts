@@ -65,6 +65,8 @@ interface MetricsSources {
   readonly organizations?: () => Iterable<OrganizationRates>;
   /** Undefined: the server is another one, whose disk cannot be seen. */
   readonly disk?: (() => Promise<DiskSnapshot | undefined>) | undefined;
+  /** How many organizations have at least 80 % of the data that they may have, and how many all of it; undefined: another process knows. */
+  readonly quotas?: () => { readonly near: number; readonly over: number } | undefined;
   /** Undefined: this process makes none. */
   readonly backups?: (() => BackupsSnapshot) | undefined;
 }
@@ -81,7 +83,7 @@ interface Metrics {
  * text, and an organization only where its sessions cannot be ended, or where the busiest are asked for.
  */
 export function createMetrics(sources: MetricsSources): Metrics {
-  const { clusters, disk, limits, oldestLeaseMs, top = 0, organizations, backups } = sources;
+  const { clusters, disk, limits, oldestLeaseMs, top = 0, organizations, backups, quotas } = sources;
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
@@ -94,6 +96,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   if (organizations !== undefined && top > 0) gaugeOrganizations(registry, top, organizations);
   if (disk !== undefined) gaugeDisk(registry, disk);
   if (backups !== undefined) gaugeBackups(registry, backups);
+  if (quotas !== undefined) gaugeQuotas(registry, quotas);
   const handlers = { ...requestMetrics(registry), ...eventMetrics(registry) };
   return { registry, handlers, close: measureEventLoopDelay(registry) };
 }
@@ -183,6 +186,21 @@ function gaugeDisk(registry: Registry, disk: () => Promise<DiskSnapshot | undefi
     });
   gauge('postern_data_directory_free_bytes', 'Space that is free on the disk of the data directory', ({ freeBytes }) => freeBytes);
   gauge('postern_data_directory_size_bytes', 'Space on the disk of the data directory, in use or free', ({ sizeBytes }) => sizeBytes);
+}
+
+/** Of the one process that measures organizations: the others have 0, so that the sum is right. */
+function gaugeQuotas(registry: Registry, quotas: NonNullable<MetricsSources['quotas']>): void {
+  new Gauge({
+    name: 'postern_organizations_over_quota',
+    help: 'Organizations whose data has at least this share of their limits',
+    labelNames: ['percent'],
+    registers: [registry],
+    collect() {
+      const { near, over } = quotas() ?? { near: 0, over: 0 };
+      this.set({ percent: '80' }, near);
+      this.set({ percent: '100' }, over);
+    },
+  });
 }
 
 /** Of the one process that makes backups, which may be no worker. */

@@ -8,7 +8,8 @@ import { codeOf } from '../protocol/backend.ts';
 import { withSession } from './admin-connection.ts';
 import type { Cluster, Platform } from './cluster.ts';
 import { FIND_HARDENED_DATABASE, hardenOpenDatabase, TEMPLATE } from './database-template.ts';
-import { roleExists } from './platform-role.ts';
+import { mayNotWrite } from './disk-quota.ts';
+import { isLimited, roleExists } from './platform-role.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from './provisioner.ts';
 import { admit, asReader, isReaderRole, ownPlacement, readerOf } from './reader-role.ts';
 import { applySettings, describeProcesses, Roles, type RunningProcess, readSettings, StillRunningError } from './roles.ts';
@@ -151,6 +152,7 @@ export class DatabaseProvisioner implements PlacementProvisioner {
 
   async #ensurePublic(backend: BackendConnection, placement: Placement): Promise<void> {
     if (await isUsable(backend, placement.schema)) return;
+    if (await mayNotWrite(async (select) => (await runCommand(backend, select)) === 'SELECT 1')) return;
     try {
       await runCommand(backend, MAKE_PUBLIC);
     } catch (error) {
@@ -245,7 +247,7 @@ export async function grant(session: pg.ClientBase, placement: Placement): Promi
   const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
   const rights = isReaderRole(placement.role)
     ? `REVOKE TEMPORARY ON DATABASE ${database} FROM ${role}; GRANT CONNECT ON DATABASE ${database} TO ${role}`
-    : `GRANT CONNECT, CREATE, TEMPORARY ON DATABASE ${database} TO ${role}`;
+    : `GRANT CONNECT, CREATE${(await isLimited(session, placement.role)) ? '' : ', TEMPORARY'} ON DATABASE ${database} TO ${role}`;
   await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; ${rights}`);
 }
 

@@ -7,8 +7,11 @@ import { changePrivileges, type Names } from './hardening.ts';
 /** A role without LOGIN, of which the organizations' own roles are members. It has what their readers' roles must not have. */
 const OWNERS = 'postern_owners';
 
-/** The functions that create large objects. In a read-only session they would be refused, but any session can leave that. */
-export const CREATE_LARGE_OBJECTS: Names = { relations: [], functions: ['lo_creat', 'lo_create', 'lo_from_bytea'] };
+/** The functions that create large objects, or write to them. In a read-only session they would be refused, but any session can leave that. */
+export const WRITE_LARGE_OBJECTS: Names = {
+  relations: [],
+  functions: ['lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate', 'lo_truncate64'],
+};
 
 /** The server's own functions in a shared database, which {@link refuseChosenLargeObjects} has replaced. */
 const REPLACED: Names = { relations: [], functions: ['postern_lo_create', 'postern_lo_from_bytea'] };
@@ -22,7 +25,7 @@ export async function ensureOwnersRole(session: pg.Client, platform: string, ser
     await session.query(`GRANT ${OWNERS} TO ${pg.escapeIdentifier(platform)} WITH ADMIN OPTION`);
   // Those of an earlier version.
   const { rows: owners } = await session.query<{ name: string }>(
-    `SELECT rolname AS name FROM pg_catalog.pg_roles r WHERE rolname ~ '^org_[a-z0-9]{12}$' AND NOT EXISTS (
+    `SELECT rolname AS name FROM pg_catalog.pg_roles r WHERE rolname ~ '^org_[a-z0-9]{12}$' AND NOT (${IS_LIMITED}) AND NOT EXISTS (
        SELECT FROM pg_catalog.pg_auth_members m WHERE m.member = r.oid AND m.roleid = pg_catalog.to_regrole($1))`,
     [OWNERS],
   );
@@ -44,6 +47,44 @@ export function ownersRights(role: string, serverVersion: number): string[] {
   const name = pg.escapeIdentifier(role);
   if (serverVersion >= 160_000) return [`GRANT ${OWNERS} TO ${name} WITH INHERIT TRUE, SET FALSE`];
   return [`ALTER ROLE ${name} INHERIT`, `GRANT ${OWNERS} TO ${name}`];
+}
+
+/**
+ * The comment on an organization's own role that has been taken from the owners, and is given no right that lets it store anything. No role
+ * of an organization can comment on a role.
+ */
+const LIMITED = "'postern.limited'";
+
+/** Whether the role `r` has it. */
+const IS_LIMITED = `coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid') = ${LIMITED}, false)`;
+
+export function markLimited(role: string): string {
+  return `COMMENT ON ROLE ${pg.escapeIdentifier(role)} IS ${LIMITED}`;
+}
+
+export function unmarkLimited(role: string): string {
+  return `COMMENT ON ROLE ${pg.escapeIdentifier(role)} IS NULL`;
+}
+
+/** Whether there is such a role, and it is marked. */
+export async function isLimited(session: pg.ClientBase, role: string): Promise<boolean> {
+  const { rows } = await session.query(`SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = $1 AND ${IS_LIMITED}`, [role]);
+  return rows.length > 0;
+}
+
+/** Undoes {@link ownersRights}, whoever has granted them. @param session of a superuser */
+export async function leaveOwners(session: pg.Client, role: string, serverVersion: number): Promise<void> {
+  const name = pg.escapeIdentifier(role);
+  if (serverVersion < 160_000) {
+    await session.query(`REVOKE ${OWNERS} FROM ${name}`);
+    return;
+  }
+  const { rows } = await session.query<{ grantor: string }>(
+    `SELECT pg_catalog.pg_get_userbyid(m.grantor) AS grantor FROM pg_catalog.pg_auth_members m
+     WHERE m.roleid = pg_catalog.to_regrole($1) AND m.member = pg_catalog.to_regrole($2)`,
+    [OWNERS, name],
+  );
+  for (const { grantor } of rows) await session.query(`REVOKE ${OWNERS} FROM ${name} GRANTED BY ${pg.escapeIdentifier(grantor)}`);
 }
 
 /**
@@ -71,10 +112,10 @@ export function findSharedDatabaseRights(hasOwnersRole: boolean): string {
   return `SELECT FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() AND ${has('0', 'CONNECT')} AND ${temporary}`;
 }
 
-/** Leaves the creation of large objects to the owners. @param session of a superuser, in a database of organizations */
+/** Leaves large objects to the owners, except for reading them. @param session of a superuser, in a database of organizations */
 export async function leaveLargeObjectsToOwners(session: pg.Client): Promise<void> {
-  await changePrivileges(session, `REVOKE ALL ON %s FROM PUBLIC`, CREATE_LARGE_OBJECTS);
-  await changePrivileges(session, `GRANT EXECUTE ON %s TO ${OWNERS}`, CREATE_LARGE_OBJECTS);
+  await changePrivileges(session, `REVOKE ALL ON %s FROM PUBLIC`, WRITE_LARGE_OBJECTS);
+  await changePrivileges(session, `GRANT EXECUTE ON %s TO ${OWNERS}`, WRITE_LARGE_OBJECTS);
   await changePrivileges(session, `REVOKE ALL ON %s FROM ${OWNERS}`, REPLACED);
 }
 

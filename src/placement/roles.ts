@@ -8,7 +8,7 @@ import { ADVISORY_LOCKS } from '../catalog/advisory-locks.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import type { Cluster } from './cluster.ts';
-import { ownersRights, roleExists } from './platform-role.ts';
+import { isLimited, ownersRights, roleExists } from './platform-role.ts';
 import { isReaderRole, markAsNew, ownerOf, readerOf } from './reader-role.ts';
 
 /** The platform role's operations on the roles of organizations. Roles are not specific to a database. */
@@ -26,7 +26,8 @@ export class Roles {
 
   /** Statements that create a role, or restore its attributes. */
   async statementsFor(session: pg.PoolClient, role: string): Promise<string[]> {
-    return (await roleExists(session, role)) ? this.#alter(role) : this.#create(role);
+    if (!(await roleExists(session, role))) return this.#create(role);
+    return this.#alter(role, await isLimited(session, role));
   }
 
   /**
@@ -78,11 +79,12 @@ export class Roles {
     return [`CREATE ROLE ${pg.escapeIdentifier(role)} ${attributes} ${await this.#login(role)}`, ...this.#rights(role)];
   }
 
-  async #alter(role: string): Promise<string[]> {
-    return [`ALTER ROLE ${pg.escapeIdentifier(role)} ${await this.#login(role)} VALID UNTIL 'infinity'`, ...this.#rights(role)];
+  async #alter(role: string, isLimitedRole: boolean): Promise<string[]> {
+    const rights = isLimitedRole ? this.#settings(role) : this.#rights(role);
+    return [`ALTER ROLE ${pg.escapeIdentifier(role)} ${await this.#login(role)} VALID UNTIL 'infinity'`, ...rights];
   }
 
-  /** Owners may create large objects; it is taken from PUBLIC, because of readers. */
+  /** Owners may write large objects; it is taken from PUBLIC, because of readers. */
   #rights(role: string): string[] {
     const isOwner = this.#cluster.hasOwnersRole && !isReaderRole(role);
     return [...this.#settings(role), ...(isOwner ? ownersRights(role, this.#cluster.serverVersion) : [])];

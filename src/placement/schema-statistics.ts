@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import type { Placement } from '../catalog/organization.ts';
 import { codeOf } from '../protocol/backend.ts';
 import type { Platform } from './cluster.ts';
@@ -53,14 +54,23 @@ const ESTIMATE = `
 
 /** The size of an organization's tables in the shared database, with their indexes and large values. */
 export async function schemaBytes(platform: Platform, schema: string): Promise<number> {
+  return (await measureSchema(platform, schema)) ?? platform.runInShared((session) => readBytes(session, ESTIMATE, schema));
+}
+
+/** As {@link schemaBytes}; undefined if a table is locked. */
+export function measureSchema(platform: Platform, schema: string): Promise<number | undefined> {
   return platform.runInShared(async (session) => {
-    const read = async (text: string) => Number((await session.query<{ bytes: string }>(text, [schema])).rows[0]?.bytes ?? 0);
     await session.query("SET lock_timeout = '200ms'");
-    const bytes = await read(MEASURE).catch((error: unknown) => {
+    const bytes = await readBytes(session, MEASURE, schema).catch((error: unknown) => {
       if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error;
-      return read(ESTIMATE);
+      return undefined;
     });
     await session.query('RESET lock_timeout');
     return bytes;
   });
+}
+
+async function readBytes(session: pg.PoolClient, text: string, schema: string): Promise<number> {
+  const { rows } = await session.query<{ bytes: string }>(text, [schema]);
+  return Number(rows[0]?.bytes ?? 0);
 }

@@ -8,7 +8,8 @@ import { hasCitus, runOnWorkers } from './citus.ts';
 import { checkWorker, forgetLogin, letLogin } from './citus-setup.ts';
 import { type Cluster, type Platform, sessionOptions } from './cluster.ts';
 import { grant } from './database.ts';
-import { findSharedDatabaseRights, roleExists, sharedDatabaseRights } from './platform-role.ts';
+import { forgetDropped, mayNotWrite } from './disk-quota.ts';
+import { findSharedDatabaseRights, isLimited, roleExists, sharedDatabaseRights } from './platform-role.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from './provisioner.ts';
 import { admit, asReader, isReaderRole, mayUse, readerOf } from './reader-role.ts';
 import { describeProcesses, Roles, StillRunningError } from './roles.ts';
@@ -66,7 +67,9 @@ export class SchemaProvisioner implements PlacementProvisioner {
   /** The organization's objects are dropped with its own role, the platform's with the platform role. */
   async deprovision(placement: Placement): Promise<void> {
     const schema = pg.escapeIdentifier(placement.schema);
+    const { cluster } = this.#platform;
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
+      const wasLimited = await isLimited(control, placement.role);
       const isDistributed = await hasCitus(shared);
       if (isDistributed) await checkWorker(shared, placement.schema);
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
@@ -84,6 +87,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
         statements.push(`DROP OWNED BY ${name} CASCADE`, ...(isDistributed ? [forgetLogin(role)] : []), `DROP ROLE ${name}`);
       }
       await run(shared, isDistributed, statements);
+      if (wasLimited && cluster.superuser !== undefined) await forgetDropped({ cluster, placement });
     });
   }
 
@@ -150,6 +154,9 @@ export class SchemaProvisioner implements PlacementProvisioner {
   /** The schema is the platform's, so an organization can neither drop it nor take it from its readers. */
   async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
     if (await (isReaderRole(placement.role) ? mayUse : isUsable)(backend, placement.schema)) return;
+    // One that may not write may use the schema, and not create in it.
+    const isFound = async (select: string) => (await runCommand(backend, select)) === 'SELECT 1';
+    if ((await mayUse(backend, placement.schema)) && (await mayNotWrite(isFound))) return;
     if (!(await this.#logins.apply(placement, () => this.#repairSchema(placement)))) throw movedAway();
   }
 

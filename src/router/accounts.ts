@@ -9,6 +9,7 @@ import type { Organization, Placement } from '../catalog/organization.ts';
 import { inviteInvalid, type SignUp, type SignupQuota } from '../catalog/sign-ups.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
+import { ownPlacement } from '../placement/reader-role.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { Clusters, NewPlacements } from './clusters.ts';
 import type { Tenant } from './lease.ts';
@@ -239,7 +240,9 @@ export class ApiKeys {
   /** @throws ServiceError `too_many_keys`, `invalid_request` */
   async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
     checkScope(tenant);
-    const { placement } = tenant.organization;
+    const { organization } = tenant;
+    // The key itself may be used as one of the readers.
+    const placement = ownPlacement(organization.placement) ?? organization.placement;
     if (details.scope === 'read') await this.#clusters.admitReaders(placement);
     const { apiKey, record } = await this.#mint(tenant);
     const key = await this.#clusters.default.locks.retryWhenFull(() =>

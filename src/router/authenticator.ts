@@ -210,6 +210,9 @@ export class Authenticator {
       get limits() {
         return organization.limits;
       },
+      get diskState() {
+        return organization.diskState;
+      },
     };
     this.#asReaders.set(organization, seen);
     return seen;
@@ -219,7 +222,7 @@ export class Authenticator {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
       const { key, revoked } = known;
-      const isReader = key.scope === 'read';
+      const isReader = key.scope === 'read' || known.organization.diskState === 'read_only';
       const organization = isReader ? this.#asReader(known.organization) : known.organization;
       const pool = isReader ? readersPool(organization.id) : organization.id;
       const channels = channelsOf(this.#channels, known.organization.placement.role);

@@ -1,12 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from '../catalog/catalog.ts';
+import { isOver } from '../catalog/limits.ts';
 import type { InterruptedMove } from '../catalog/moves.ts';
 import { NAME_RULES, type Organization, type Placement } from '../catalog/organization.ts';
 import type { Pause } from '../catalog/pauses.ts';
 import type { Clone } from '../catalog/sign-ups.ts';
 import { ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
+import { allowWrites } from '../placement/disk-quota.ts';
 import { removeReplication } from '../placement/replication-objects.ts';
 import { describeProcesses } from '../placement/roles.ts';
 import type { SignedUp, SignUps } from './accounts.ts';
@@ -101,6 +103,8 @@ export interface QuietOptions {
   readonly limitMs: number;
   /** Whether sessions that do not end are terminated. Otherwise the work is refused because of them. */
   readonly force: boolean;
+  /** How long they may take to end; default: {@link QUIET_WITHIN_MS}. */
+  readonly withinMs?: number;
   /** Names the pause; undefined: a random name. */
   readonly token?: string;
 }
@@ -111,13 +115,13 @@ export interface QuietOptions {
  */
 export async function whileQuiet<Result>(
   { id, placement }: Pick<Organization, 'id' | 'placement'>,
-  { catalog, cluster, limitMs, force, token = randomBytes(16).toString('hex') }: QuietOptions,
+  { catalog, cluster, limitMs, force, withinMs = QUIET_WITHIN_MS, token = randomBytes(16).toString('hex') }: QuietOptions,
   work: (pause: Pause) => Promise<Result>,
 ): Promise<Result> {
   const pause = { organizationId: id, token };
   await catalog.pauses.begin(pause, limitMs);
   try {
-    const isQuiet = await waitForQuiet(cluster, placement);
+    const isQuiet = await waitForQuiet(cluster, placement, withinMs);
     if (!isQuiet && !force) throw await stillInUse(cluster, placement);
     if (!isQuiet) await terminate(cluster, placement);
     return await work(pause);
@@ -126,8 +130,8 @@ export async function whileQuiet<Result>(
   }
 }
 
-async function waitForQuiet(cluster: ServedCluster, placement: Organization['placement']): Promise<boolean> {
-  const deadline = performance.now() + QUIET_WITHIN_MS;
+async function waitForQuiet(cluster: ServedCluster, placement: Organization['placement'], withinMs: number): Promise<boolean> {
+  const deadline = performance.now() + withinMs;
   while ((await cluster.provisioning((provisioner) => provisioner.countSessions(placement))).all > 0) {
     if (performance.now() > deadline) return false;
     await delay(POLL_MS);
@@ -148,6 +152,14 @@ async function terminate(cluster: ServedCluster, placement: Organization['placem
   const running = await cluster.provisioning((provisioner) => provisioner.terminateSessions(placement));
   if (running.length === 0) return;
   throw new ServiceError('organization_busy', `sessions do not end when they are terminated: ${describeProcesses(running)}`);
+}
+
+/** @throws ServiceError `disk_quota_exceeded`, since a copy would have its protection too */
+export function requireWithinQuota({ id, diskState }: Pick<Organization, 'id' | 'diskState'>): void {
+  if (isOver(diskState))
+    throw new ServiceError('disk_quota_exceeded', `organization "${id}" is over its disk quota and cannot be copied`, {
+      hint: 'Make room first, or have the operator raise the limit.',
+    });
 }
 
 const CLONE_AGE_MAX_MS = 7 * 86_400_000;
@@ -218,9 +230,10 @@ export class Clones {
   /**
    * Makes an organization with a key of its own and a copy of another's data. The clients of that one wait while its data is copied.
    * @throws ServiceError `invalid_request`, `rate_limited`, `too_many_clones`, `too_many_requests`, `organization_busy`,
-   * `unsupported_statement`, `statement_timeout`, `insufficient_storage`
+   * `unsupported_statement`, `statement_timeout`, `insufficient_storage`, `disk_quota_exceeded`
    */
   async create(request: CloneRequest, origin: Origin): Promise<NewlyCloned> {
+    if (request.from === undefined) requireWithinQuota(request.source);
     const { kind, cluster: name } = request.from ?? request.source.placement;
     const { clusters, disk } = this.#options;
     const cluster = await clusters.ready(name);
@@ -245,8 +258,16 @@ export class Clones {
         await catalog.signUps.recordClone({ ...made, sourceId: source.id, name, expiresAt, maxAgeMs: CLONE_AGE_MAX_MS });
       },
       provision: async (placement) => {
-        if (past === undefined) await whileQuiet(source, quiet, () => copy(from, placement, COPY_TIMEOUT_MS));
-        else await copy(from, placement, COPY_TIMEOUT_MS);
+        if (past === undefined) {
+          await whileQuiet(source, quiet, async () => {
+            requireWithinQuota(await this.#options.operator.organization(source.id));
+            await copy(from, placement, COPY_TIMEOUT_MS);
+          });
+        } else {
+          await copy(from, placement, COPY_TIMEOUT_MS);
+          // It may have been over its quota then.
+          await allowWrites({ cluster: cluster.platform.cluster, placement });
+        }
         if (from.kind === 'database') await cluster.provisioning((provisioner) => provisioner.adopt(from, placement));
       },
       activate: (id) => catalog.signUps.activateClone(id, source.id, origin, actor),

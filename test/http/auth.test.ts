@@ -18,6 +18,7 @@ const SIGNED_UP: SignedUp = {
     createdAt: new Date(),
     placement: PLACED,
     limits: NO_LIMITS,
+    diskState: 'within',
   },
   apiKey: 'pst_1',
   keyId: 'key_1',

@@ -108,6 +108,7 @@ function tenantOf(id: string): Tenant {
       createdAt,
       placement: { kind: 'database', cluster: 'default', database: id, schema: 'public', role: id },
       limits: NO_LIMITS,
+      diskState: 'within',
     },
     key: {
       id: 'key_000000000000',

@@ -31,7 +31,16 @@ function keyOf(id: string): ApiKey {
 function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): LiveKeys {
   const placement = { kind: 'database', cluster: 'default', database: ORGANIZATION, schema: 'public', role: ORGANIZATION } as const;
   return {
-    organization: { id: ORGANIZATION, name: 'Acme', email: 'a@acme.test', status, createdAt: new Date(0), placement, limits: NO_LIMITS },
+    organization: {
+      id: ORGANIZATION,
+      name: 'Acme',
+      email: 'a@acme.test',
+      status,
+      createdAt: new Date(0),
+      placement,
+      limits: NO_LIMITS,
+      diskState: 'within',
+    },
     salt: { salt: bytes, iterations: 4096 },
     keys: [{ id: keyId, key: keyOf(keyId), digest: Buffer.from(keyId), version: 1, expiresInMs: null }],
     former: [],
@@ -48,6 +57,7 @@ const state = (revision: number, keyId: string, status: KeyState['status'] = 'ac
   ended: {},
   placement: undefined,
   limits: undefined,
+  diskState: undefined,
   pausedForMs: null,
 });
 

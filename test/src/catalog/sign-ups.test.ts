@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { NO_LIMITS } from '../../../src/catalog/limits.ts';
 import type { Origin } from '../../../src/observation.ts';
 import { newSignUp, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
@@ -38,6 +39,8 @@ describe('a sign-up', () => {
       status: 'provisioning',
       createdAt: expect.any(Date),
       placement: request.placement,
+      limits: NO_LIMITS,
+      diskState: 'within',
     });
     expect(key).toEqual({
       id: request.key.id,

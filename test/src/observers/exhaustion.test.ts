@@ -15,7 +15,12 @@ const call = (sqlstate: string, organizationId?: string): Observation => ({
 
 function told(): { observe: (observation: Observation) => void; messages: string[] } {
   const messages: string[] = [];
-  const observe = fanOut(exhaustionObserver((warning) => messages.push(`${warning.name}: ${'message' in warning && warning.message}`)));
+  const observe = fanOut(
+    exhaustionObserver(
+      (warning) => messages.push(`${warning.name}: ${'message' in warning && warning.message}`),
+      (organizationId) => organizationId === 'org_large',
+    ),
+  );
   return { observe, messages };
 }
 
@@ -53,6 +58,7 @@ describe('requests that fail because the server has nothing left', () => {
   it('are not those that a limit of Postern or another condition has refused', () => {
     const { observe, messages } = told();
     for (const sqlstate of ['53300', '53400', '42P01']) observe(failed(sqlstate));
+    observe(call('53100', 'org_large'));
     observe({ name: 'http.request', action: 'query', origin, outcome: { status: 'ok' } });
     expect(messages).toEqual([]);
   });

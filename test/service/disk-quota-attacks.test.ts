@@ -1,0 +1,168 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { readerOf } from '../../src/placement/reader-role.ts';
+import { codeOf } from '../../src/protocol/backend.ts';
+import { A_TRIGGER, AFTERWARDS, ALLOWED, ATTEMPTS, BEFORE, LARGE_OBJECT, READERS_ATTEMPTS } from '../support/disk-quota.ts';
+import type { TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
+import { startPostgres18 } from '../support/postgres18.ts';
+import { serverUrl } from '../support/server-url.ts';
+import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
+
+const MEBIBYTE = 1_024 ** 2;
+const ORIGIN = { surface: 'admin', sourceIp: '127.0.0.1' } as const;
+
+const limit = ({ service }: TestService, { id }: TestOrganization, diskBytes: number | null) =>
+  service.operator.setLimits(id, { diskBytes }, ORIGIN);
+const stateOf = async ({ service }: TestService, { id }: TestOrganization) => (await service.operator.organization(id)).diskState;
+
+/** Until its tables are protected, too. */
+async function untilRefused(service: TestService, organization: TestOrganization): Promise<void> {
+  const refused = async () =>
+    (await service.query(organization, "INSERT INTO notes VALUES (-1, '')")).body.code === 'disk_quota_exceeded' &&
+    !(await isPaused(service, organization));
+  await eventually('writing is refused', refused);
+}
+
+const isPaused = async ({ service }: TestService, { id }: TestOrganization) =>
+  (await service.router.catalog.organizations.paused()).has(id);
+
+async function readKeyOf(service: TestService, { apiKey: key, ...rest }: TestOrganization): Promise<TestOrganization> {
+  const { body } = await service.call('POST', '/api/keys', { key, body: { name: 'reader', scope: 'read' } });
+  return { ...rest, apiKey: body.apiKey };
+}
+
+/** @returns the SQLSTATE; an empty text if there is no error */
+async function codeByWire(client: pg.Client, sql: string): Promise<string> {
+  return client.query(sql).then(
+    () => '',
+    (error: unknown) => codeOf(error) || String(error),
+  );
+}
+
+describe.each(PLACEMENTS)('in the %s placement', (placement) => {
+  let service: TestService;
+  const settings = { ...testVariables(), POSTERN_PLACEMENT: placement };
+  beforeAll(async () => {
+    service = await startTestService(settings);
+  });
+  afterAll(() => service.close());
+
+  async function furnished(): Promise<{ owner: TestOrganization; reader: TestOrganization; fill: (sql: string) => string }> {
+    const owner = await service.signUp();
+    const reader = await readKeyOf(service, owner);
+    const client = await service.connect(owner);
+    const values: Record<string, string> = { READER: readerOf(owner.id), SCHEMA: 'public' };
+    const fill = (sql: string) => Object.entries(values).reduce((text, [name, value]) => text.replaceAll(`%${name}%`, value), sql);
+    await client.query(fill(BEFORE));
+    values.LO = String((await client.query(LARGE_OBJECT)).rows[0]?.id);
+    await client.end();
+    await limit(service, owner, 1);
+    await untilRefused(service, owner);
+    values.TRIGGER = (await service.query(owner, A_TRIGGER)).body.rows[0].name;
+    return { owner, reader, fill };
+  }
+
+  test('no attempt to write succeeds at either door, by the owner or a reader, and what makes room does', async () => {
+    const { owner, reader, fill } = await furnished();
+    const answers: Record<string, string> = {};
+    const expected: Record<string, string> = {};
+    for (const [who, attempts] of [
+      [owner, ATTEMPTS],
+      [reader, READERS_ATTEMPTS],
+    ] as const) {
+      const client = await service.connect(who);
+      for (const { sql, code = '53100', isForSessions = false } of attempts) {
+        expected[`wire ${sql}`] = code;
+        answers[`wire ${sql}`] = await codeByWire(client, fill(sql));
+        if (isForSessions) continue;
+        expected[`http ${sql}`] = code;
+        answers[`http ${sql}`] = (await service.query(who, fill(sql))).body.sqlstate;
+      }
+      await client.end();
+    }
+    expect(answers).toEqual(expected);
+    for (const sql of ALLOWED) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
+    await limit(service, owner, null);
+    await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
+    for (const sql of AFTERWARDS) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
+  });
+
+  test('the next process completes what one has left undone', async () => {
+    const { owner, fill } = await furnished();
+    const other = await startTestService(settings);
+    await service.close();
+    service = other;
+    const superuser = new pg.Client({ ...inject('cluster'), database: placement === 'database' ? owner.id : 'postern_shared' });
+    await superuser.connect();
+    const [trigger] = (
+      await superuser.query(`SELECT format('%I ON %s', tgname, tgrelid::regclass) AS name FROM pg_trigger
+      WHERE tgname ~ '^postern_quota_.*_insert$' AND tgrelid::regclass::text ~ 'spare' LIMIT 1`)
+    ).rows;
+    await superuser.query(`DROP TRIGGER ${trigger.name}`);
+    await superuser.end();
+    await eventually('the table is protected again', async () => {
+      const { body } = await service.query(owner, 'INSERT INTO spare VALUES (1)');
+      return body.code === 'disk_quota_exceeded';
+    });
+    expect((await service.query(owner, fill('SELECT adds()'))).body.code).toBe('disk_quota_exceeded');
+    await limit(service, owner, null);
+    await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
+  });
+
+  test('a writer at full speed is stopped before it has written a gigabyte more', async () => {
+    const owner = await service.signUp();
+    const quota = 64 * MEBIBYTE;
+    await limit(service, owner, quota);
+    const client = await service.connect(owner);
+    await client.query('CREATE TABLE filling (body text)');
+    const write = `INSERT INTO filling SELECT repeat('x', 1000) FROM generate_series(1, 20000)`;
+    let last = '';
+    while (last === '') last = await codeByWire(client, write);
+    expect(['53100', '57P01', 'Error: Connection terminated unexpectedly']).toContain(last);
+    await eventually('it is over', async () => (await stateOf(service, owner)) === 'over');
+    const { body } = await service.call('GET', '/api/insights/usage', { key: owner.apiKey });
+    expect(body.dataBytes ?? 0).toBeLessThan(quota + 1_000 * 1_000_000);
+    await client.end();
+    await service.service.operator.drop(owner.id, ORIGIN);
+  });
+});
+
+describe('where no superuser is known', () => {
+  let server: Awaited<ReturnType<typeof startPostgres18>>;
+  let service: TestService;
+  beforeAll(async () => {
+    server = await startPostgres18();
+    const admin = new pg.Client(server);
+    await admin.connect();
+    await admin.query("CREATE ROLE manager LOGIN CREATEDB CREATEROLE PASSWORD 'manager'");
+    await admin.end();
+    service = await startTestService({ DATABASE_URL: serverUrl({ ...server, user: 'manager', password: 'manager' }) });
+  });
+  afterAll(async () => {
+    await service.close();
+    await server.stop();
+  });
+
+  test('an organization over its quota reads as its readers do, and writing over HTTP is 507', async () => {
+    const owner = await service.signUp();
+    const client = await service.connect(owner);
+    const ended = new Promise<void>((resolve) => client.on('end', () => resolve()));
+    await client.query("CREATE TABLE notes (id int, body text); INSERT INTO notes VALUES (1, 'kept')");
+    await limit(service, owner, 1);
+    await ended;
+    await untilRefused(service, owner);
+    const { status, body } = await service.query(owner, 'DELETE FROM notes');
+    expect([status, body.code, body.sqlstate, body.retryable]).toEqual([507, 'disk_quota_exceeded', '42501', false]);
+    expect((await service.query(owner, 'SELECT body FROM notes')).body.rows).toEqual([{ body: 'kept' }]);
+    const again = await service.connect(owner);
+    expect(await codeByWire(again, "INSERT INTO notes VALUES (2, '')")).toBe('42501');
+    expect((await again.query('SELECT session_user')).rows).toEqual([{ session_user: readerOf(owner.id) }]);
+    expect((await service.call('POST', '/api/keys', { key: owner.apiKey, body: { name: 'reader', scope: 'read' } })).status).toBe(201);
+    const over = new Promise<void>((resolve) => again.on('end', () => resolve()));
+    await limit(service, owner, null);
+    await over;
+    await eventually('writing is possible', async () => (await service.query(owner, "INSERT INTO notes VALUES (3, '')")).status === 200);
+    expect(await stateOf(service, owner)).toBe('within');
+  });
+});
