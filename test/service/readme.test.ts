@@ -8,8 +8,10 @@ const texts = new Map<string, string>(DOCUMENTS.map((path) => [path, readDocumen
 const everything = [...texts.values()].join('\n');
 const readme = readDocument('README.md');
 
-/** Rows of the configuration table: the default in backquotes, or the word for what stands there without one. */
-const rows = [...everything.matchAll(/^\| `([A-Z_]+)` \| (.+?) \|/gm)].map(([, name = '', value = '']) => [name, value] as const);
+/** The tables of settings: other tables name some of them too. */
+const tables = [...everything.matchAll(/^\| variable \| default \| meaning \|\n((?:\|.*\n)+)/gm)].map(([, table = '']) => table).join('');
+/** Their rows: the default in backquotes, or the word for what stands there without one. */
+const rows = [...tables.matchAll(/^\| `([A-Z_]+)` \| (.+?) \|/gm)].map(([, name = '', value = '']) => [name, value] as const);
 const documented = new Map(rows);
 const declared = [...readDocument('src/config.ts').matchAll(/^ {2}(DATABASE_URL|POSTERN_\w+):/gm)].map(([, name = '']) => name);
 
