@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runAdmin } from '../support/clusters.ts';
+import { EXAMPLES } from '../support/documents.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { ADMIN } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
@@ -105,6 +106,20 @@ describe.each(PLACEMENTS)('a dump of an organization, placement %s', (placement)
       await client.query('DROP TABLE members CASCADE; ALTER TABLE teams ADD other int');
     });
     expect(await summaryOf(source)).toEqual(expected);
+  });
+
+  it('is made and restored as the documents say', async () => {
+    const block = EXAMPLES.find(({ section, text: commands }) => section === 'Of one organization' && commands.includes('org dump'));
+    const lines = (block?.text ?? '').trim().split('\n');
+    const words = (line = '') =>
+      (line.match(/'[^']*'|\S+/g) ?? []).map((word) => word.replaceAll("'", '').replace('acme.dump', `${file()}.documented`));
+    const [dump, create, restore] = lines.map((line) => words(line).slice(3));
+    await admin(...(dump ?? []).map((word) => word.replace(/^org_.*/, source.id)));
+    const made = await admin(...(create ?? []).map((word) => word.replace('@', `-${placement}@`)));
+    const id = /^(org_\w+) is active/.exec(made)?.[1] ?? '';
+    expect(await admin(...(restore ?? []).map((word) => word.replace(/^org_.*/, id)))).toBe(
+      `${id} has what was in the dump: rows of 3 tables`,
+    );
   });
 
   it('goes from standard output to standard input', async () => {

@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, in readme.test.ts, moves.test.ts and traces.test.ts of test/clients, or in test/operate', () => {
+  it('are all below, in clusters.test.ts, backups.test.ts and operator-console.test.ts, in dumps.test.ts, moves.test.ts, readme.test.ts and traces.test.ts of test/clients, or in test/operate', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -58,7 +58,7 @@ describe('the examples of the documents, in their order', () => {
       'systemd',
       'A Postgres of your own',
       'TLS',
-      'What a server lacks',
+      'What needs attention',
       'Organizations',
       'Organizations',
       'Console for operators',
@@ -66,7 +66,7 @@ describe('the examples of the documents, in their order', () => {
       'TLS between servers',
       'Moving an organization',
       ...Array<string>(4).fill('Of the embedded server'),
-      ...Array<string>(3).fill('Of one organization'),
+      ...Array<string>(4).fill('Of one organization'),
       'Benchmarks',
     ];
     expect(sections('text')).toEqual([...shell, ...operating]);
