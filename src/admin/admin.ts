@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type FileHandle, mkdtemp, open, rm, writeFile } from 'node:fs/promises';
+import { type FileHandle, mkdtemp, open, rename as renameFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
@@ -546,14 +546,27 @@ function dump(id: string, file: string | undefined): Command {
     const organization = await operator.organization(id);
     if (file === undefined && process.stdout.isTTY)
       throw new ServiceError('invalid_request', 'a dump is not for a terminal: give --file, or send it elsewhere');
-    const to = file === undefined ? undefined : await openFile(file, 'w');
-    try {
-      await dumps.dump(organization, to?.fd ?? STANDARD_OUTPUT);
-      await to?.sync();
-    } finally {
-      await to?.close();
+    if (file === undefined) {
+      await dumps.dump(organization, STANDARD_OUTPUT);
+      return '';
     }
-    return file === undefined ? '' : `${id} is dumped to ${printable(file)}`;
+    // A former dump stays until this one is whole. A device or a pipe is written to as it is.
+    const isReplaced = (await stat(file).catch(() => undefined))?.isFile() !== false;
+    const path = isReplaced ? `${file}.unfinished` : file;
+    const to = await openFile(path, 'w');
+    try {
+      await dumps.dump(organization, to.fd);
+      if (isReplaced) {
+        await to.sync();
+        await renameFile(path, file);
+      }
+    } catch (error) {
+      if (isReplaced) await rm(path, { force: true });
+      throw error;
+    } finally {
+      await to.close();
+    }
+    return `${id} is dumped to ${printable(file)}`;
   };
 }
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type pg from 'pg';
@@ -106,6 +106,21 @@ describe.each(PLACEMENTS)('a dump of an organization, placement %s', (placement)
       await client.query('DROP TABLE members CASCADE; ALTER TABLE teams ADD other int');
     });
     expect(await summaryOf(source)).toEqual(expected);
+  });
+
+  it('that fails leaves the former one, and nothing else', async () => {
+    const kept = join(scratch.path, 'kept.dump');
+    await writeFile(kept, 'the former one');
+    const env = { ...process.env, ...variables, PATH: scratch.path };
+    const dump = spawn(process.execPath, [...ADMIN, 'org', 'dump', source.id, '--file', kept], {
+      env,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const said = text(dump.stderr);
+    expect(await once(dump, 'close')).toEqual([1, null]);
+    expect(await said).toContain('pg_dump');
+    expect(await readFile(kept, 'utf8')).toBe('the former one');
+    expect((await readdir(scratch.path)).filter((name) => name.endsWith('.unfinished'))).toEqual([]);
   });
 
   it('is made and restored as the documents say', async () => {
