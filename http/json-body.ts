@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { LosslessNumber } from 'lossless-json';
+import { isLosslessNumber, LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../src/errors.ts';
 import type { DisconnectSignal } from '../src/router/lease.ts';
 import { TimeSlices } from '../src/runtime/event-loop.ts';
+import { changesAsDouble, keepSource } from '../src/sql/parameters.ts';
 import { takeIdempotencyFingerprint } from './idempotency-key.ts';
 import type { RequestContext } from './request-context.ts';
 
@@ -66,24 +67,47 @@ export async function readJsonInSlices(body: Buffer, disconnect?: DisconnectSign
 }
 
 /**
- * The value of a JSON text. Numbers that a double cannot represent exactly are LosslessNumbers, so that their digits
- * reach Postgres unchanged; all others are plain numbers.
+ * The value of a JSON text. Numbers that a double cannot represent exactly, and those in `params` that it would write otherwise (`1.10`,
+ * `1e5`), are LosslessNumbers, so that their digits reach Postgres unchanged; all others are plain numbers. The text of arrays and objects
+ * in `params` is {@link keepSource kept}.
  * @throws ServiceError `invalid_request`
  */
 export function parseJson(body: Buffer): unknown {
   if (body.length === 0) throw new ServiceError('invalid_request', 'the request has no body; a JSON document is expected');
-  const { depth, lossy } = scan(body);
+  const { depth, lossy, sources } = scan(body);
   checkDepth(depth);
   const text = body.toString('utf8', startOfText(body));
-  const value = parse(text);
+  let value = parse(text);
   if (/\\u[dD][89a-fA-F]/.test(text)) refuseLoneSurrogates(value);
-  return lossy.length === 0 ? value : parseWithDigits(body, lossy);
+  if (lossy.length > 0) value = parseWithDigits(body, lossy);
+  if (sources.length > 0) keepSources(value, body, sources);
+  return value;
+}
+
+/** @param sources as in {@link Scan}. A body in which they cannot be told apart has a member twice, and keeps none */
+function keepSources(value: unknown, body: Buffer, sources: readonly number[]): void {
+  const structures: object[] = [];
+  addStructures(value, structures);
+  if (2 * structures.length !== sources.length) return;
+  // The bytes may be read into again.
+  for (const [i, structure] of structures.entries()) keepSource(structure, body.toString('utf8', sources[2 * i], sources[2 * i + 1]));
+}
+
+/** Adds the arrays and objects in `params`, in the order of the text. */
+function addStructures(value: unknown, structures: object[]): void {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, inner] of Object.entries(value)) {
+    if (name !== 'params' || !Array.isArray(inner)) addStructures(inner, structures);
+    else for (const one of inner) if (typeof one === 'object' && one !== null && !isLosslessNumber(one)) structures.push(one);
+  }
 }
 
 interface Scan {
   readonly depth: number;
   /** The offsets of numbers that a double would change: start and end of each, in order. There may be millions. */
   readonly lossy: readonly number[];
+  /** The offsets of the arrays and objects that are parameters: start and end of each, in order. */
+  readonly sources: readonly number[];
 }
 
 const QUOTE = 0x22;
@@ -92,24 +116,55 @@ const BACKSLASH = 0x5c;
 /** Scans the bytes once. For text that is no JSON the result is arbitrary; the parser then refuses it. */
 function scan(body: Buffer): Scan {
   const lossy: number[] = [];
+  const sources: number[] = [];
   let depth = 0;
   let deepest = 0;
+  /** The depth within the array of parameters; 0: outside. */
+  let params = 0;
   for (let at = 0; at < body.length; at += 1) {
     const byte = body[at] ?? 0;
     if (byte === QUOTE) {
-      at = endOfString(body, at);
-    } else if (byte === 0x7b || byte === 0x5b) {
+      const end = endOfString(body, at);
+      if (params === 0 && end - at === PARAMS.length - 1 && opensParams(body, at)) params = depth + 1;
+      at = end;
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      if (depth === params && depth > 0) sources.push(at);
       depth += 1;
       if (depth > deepest) deepest = depth;
-    } else if (byte === 0x7d || byte === 0x5d) {
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth -= 1;
+      if (depth === params && depth > 0) sources.push(at + 1);
+      else if (depth < params) params = 0;
     } else if (byte === 0x2d || isDigit(byte)) {
       const end = endOfNumber(body, at);
-      if (end - at > 3 && changesAsDouble(body.toString('latin1', at, end))) lossy.push(at, end);
+      if (end - at > 3 - Math.sign(params)) {
+        const literal = body.toString('latin1', at, end);
+        if (changesAsDouble(literal) || (params > 0 && isWrittenOtherwise(literal))) lossy.push(at, end);
+      }
       at = end - 1;
     }
   }
-  return { depth: deepest, lossy };
+  return { depth: deepest, lossy, sources };
+}
+
+const PARAMS = '"params"';
+
+/** Whether the string of that length is `params`, and the name of an array. */
+function opensParams(body: Buffer, start: number): boolean {
+  if (body.toString('latin1', start, start + PARAMS.length) !== PARAMS) return false;
+  const colon = endOfSpace(body, start + PARAMS.length);
+  return body[colon] === COLON && body[endOfSpace(body, colon + 1)] === OPEN_BRACKET;
+}
+
+function endOfSpace(bytes: Buffer, start: number): number {
+  let at = start;
+  for (let byte = bytes[at]; byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09; byte = bytes[at]) at += 1;
+  return at;
+}
+
+/** Whether JavaScript writes the number with other digits. -0 it writes without its sign, but keeps. */
+function isWrittenOtherwise(literal: string): boolean {
+  return literal !== '-0' && String(Number(literal)) !== literal;
 }
 
 function endOfString(body: Buffer, start: number): number {
@@ -216,6 +271,8 @@ type Awaited = 'value' | 'first value' | 'name' | 'first name' | 'more' | 'nothi
 
 /** An array or object that has not been read completely. */
 interface Container {
+  /** Where it begins. */
+  readonly start: number;
   readonly items: unknown[] | undefined;
   readonly members: Record<string, unknown>;
   /** The name of the member being read. */
@@ -233,6 +290,8 @@ class JsonReader {
   #at: number;
   #awaits: Awaited = 'value';
   readonly #containers: Container[] = [];
+  /** How many containers there are around a parameter; 0: outside of `params`. */
+  #params = 0;
   /** The part of a long string read so far. */
   #parts: string[] = [];
   /** That string is the name of a member. */
@@ -358,7 +417,9 @@ class JsonReader {
 
   #open(byte: number): void {
     const isArray = byte === OPEN_BRACKET;
-    this.#containers.push({ items: isArray ? [] : undefined, members: {}, name: '', count: 0 });
+    const isParams = isArray && this.#params === 0 && this.#containers.at(-1)?.name === 'params';
+    this.#containers.push({ start: this.#at, items: isArray ? [] : undefined, members: {}, name: '', count: 0 });
+    if (isParams) this.#params = this.#containers.length;
     checkDepth(this.#containers.length);
     this.#at += 1;
     this.#awaits = isArray ? 'first value' : 'first name';
@@ -366,8 +427,12 @@ class JsonReader {
 
   #close(): void {
     this.#at += 1;
-    const container = this.#containers.pop();
-    this.#add(container?.items ?? container?.members);
+    const container = this.#containers.pop() as Container;
+    const value = container.items ?? container.members;
+    if (this.#containers.length < this.#params) this.#params = 0;
+    else if (this.#containers.length === this.#params && this.#params > 0)
+      keepSource(value, this.#bytes.subarray(container.start, this.#at));
+    this.#add(value);
   }
 
   /** Called when a value is complete. */
@@ -413,7 +478,8 @@ class JsonReader {
     const literal = bytes.toString('latin1', start, at);
     if (!NUMBER.test(literal)) throw this.#unexpected();
     this.#at = at;
-    return changesAsDouble(literal) ? new LosslessNumber(literal) : Number(literal);
+    const isKept = changesAsDouble(literal) || (this.#params > 0 && isWrittenOtherwise(literal));
+    return isKept ? new LosslessNumber(literal) : Number(literal);
   }
 
   #word(byte: number): unknown {
@@ -520,18 +586,3 @@ const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
 
 /** Digits and `.`, `e`, `E`, `+`, `-`. */
 const isNumberByte = (byte: number) => isDigit(byte) || byte === 0x2e || byte === 0x65 || byte === 0x45 || byte === 0x2b || byte === 0x2d;
-
-/** More digits than doubles can have, before and after the point. */
-const LONG_CHARACTERS = 700;
-
-/** A double keeps 15 significant digits of any number in its range, and all digits that a program has printed of a double. */
-function changesAsDouble(literal: string): boolean {
-  // No program prints a double like that, and parsing a long number takes long.
-  if (literal.length > LONG_CHARACTERS) return true;
-  const value = Number(literal);
-  if (String(value) === literal) return false;
-  if (!Number.isFinite(value)) return true;
-  const mantissa = literal.replace(/[eE].*$/, '');
-  const digits = mantissa.replace(/^-?[0.]*/, '').replace('.', '');
-  return digits.length > 15 || (value === 0 && digits !== '');
-}

@@ -9,9 +9,23 @@ const PARAMETERS_MAX = 65_535;
 /** A parameter in text format; null is NULL. */
 export type ParameterText = string | null;
 
-/** Whether a value's text depends on the parameter's type: a JSON array is an array literal for one type and JSON for another. */
+/**
+ * Whether a value's text depends on the parameter's type: a JSON array is an array literal for one type and JSON for another, and `1.0` is
+ * an integer for one and has a digit behind the point for another.
+ */
 export function needsType(value: JsonValue): boolean {
-  return typeof value === 'object' && value !== null && !isLosslessNumber(value);
+  if (typeof value !== 'object' || value === null) return false;
+  return !isLosslessNumber(value) || /[.eE]/.test(value.value);
+}
+
+const sources = new WeakMap<object, string | Buffer>();
+
+/**
+ * Keeps the JSON text that an array or object was parsed from: for a parameter of type json or jsonb it is sent as it is.
+ * @param text as bytes, if these will not change
+ */
+export function keepSource(structure: object, text: string | Buffer): void {
+  sources.set(structure, text);
 }
 
 /** Writing this many values, in arrays and objects, takes some milliseconds. */
@@ -127,10 +141,38 @@ function scalarText(value: NonNullable<JsonValue>): string {
   return Object.is(value, -0) ? '-0' : String(value);
 }
 
+/** bool, int8, int2, int4 and oid. */
+const WHOLE_OIDS: ReadonlySet<number> = new Set([16, 20, 21, 23, 26]);
+
+/** More digits than doubles can have, before and after the point. */
+const LONG_CHARACTERS_OF_NUMBER = 700;
+
+/** A double keeps 15 significant digits of any number in its range, and all digits that a program has printed of a double. */
+export function changesAsDouble(literal: string): boolean {
+  // No program prints a double like that, and parsing a long number takes long.
+  if (literal.length > LONG_CHARACTERS_OF_NUMBER) return true;
+  const value = Number(literal);
+  if (String(value) === literal) return false;
+  if (!Number.isFinite(value)) return true;
+  const mantissa = literal.replace(/[eE].*$/, '');
+  const digits = mantissa.replace(/^-?[0.]*/, '').replace('.', '');
+  return digits.length > 15 || (value === 0 && digits !== '');
+}
+
+/** An integer may be written `1.0` or `1e3`; everything else gets the digits as they were sent. */
+function numberText(literal: string, type: PostgresType | undefined): string {
+  if (type === undefined || !WHOLE_OIDS.has(type.scalarOid)) return literal;
+  const value = Number(literal);
+  return Number.isInteger(value) && !changesAsDouble(literal) ? scalarText(value) : literal;
+}
+
 function* structureText(value: JsonValue, type: PostgresType | undefined, index: number): Writing {
+  if (isLosslessNumber(value)) return numberText(value.value, type);
   try {
     const text = new JsonText();
     if (type !== undefined && JSON_OIDS.has(type.scalarOid)) {
+      const source = sources.get(value as object);
+      if (source !== undefined) return source.toString();
       yield* writeJson(value, text);
       return text.toString();
     }

@@ -37,6 +37,11 @@ describe('numbers', () => {
     expect(value.many.at(-2)).toEqual(new LosslessNumber('1e999'));
   });
 
+  it('keep their digits in params, and nowhere else', () => {
+    const value = parse('{"params":[1.0,2,[1e5]],"timeoutMs":1.0,"sql":"params"}');
+    expect(value).toEqual({ params: [new LosslessNumber('1.0'), 2, [new LosslessNumber('1e5')]], timeoutMs: 1, sql: 'params' });
+  });
+
   it('are left alone inside strings', () => {
     expect(parse('["9007199254740993", "\\"9007199254740993", "\\\\"]')).toEqual(['9007199254740993', '"9007199254740993', '\\']);
   });

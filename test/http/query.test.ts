@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import pg from 'pg';
@@ -95,10 +96,29 @@ describe('a query', () => {
     );
   });
 
-  it('takes numbers by their value, so that 1.0 is an integer, and strings as they are', async () => {
-    const body = '{"sql":"select $1::numeric as a, $2::int4 as b, $3::int4 as c, $4::numeric as d","params":[1.50,1.0,1e2,"1.50"]}';
+  it('keeps the digits of numbers in params, and takes 1.0 for an integer', async () => {
+    const sql =
+      'select $1::numeric as a, $2::int4 as b, $3::int4 as c, $4::numeric as d, $5::numeric[] as e, $6::jsonb as f, $7::bool as g';
+    const body = `{"sql":"${sql}","params":[1.50,1.0,1e2,"1.50",[1.0,-0.10],1e5,1.0]}`;
     const reply = await service.call('POST', '/api/query', { key: acme.apiKey, body });
-    expect(reply.body.rows).toEqual([{ a: '1.5', b: 1, c: 100, d: '1.50' }]);
+    expect(reply.body.rows).toEqual([{ a: '1.50', b: 1, c: 100, d: '1.50', e: ['1.0', '-0.10'], f: 100000, g: true }]);
+  });
+
+  it.each(['small', 'large'])('stores a json parameter as it was sent, %s', async (size) => {
+    const long = size === 'large' ? `,"long":"${'é'.repeat(200_000)}"` : '';
+    const sent = `{ "z":1.0, "10":[ 1e5,"params" ],"2":{"params":[{}]}, "z":-0.10${long}}`;
+    const body = `{"sql":"select $1::json::text as a, md5($2::json::text) as b, $3::jsonb::text as c","params":[${sent},[${sent}],{"n": 1.10}]}`;
+    const reply = await service.call('POST', '/api/query', { key: acme.apiKey, body });
+    expect(reply.body.rows[0].a).toBe(sent);
+    expect(reply.body.rows[0].b).toBe(createHash('md5').update(`[${sent}]`).digest('hex'));
+    expect(reply.body.rows[0].c).toBe('{"n": 1.10}');
+    const statement = `{"sql":"insert into sent values ($1) returning j::text","params":[${sent}]}`;
+    await service.query(acme, 'create table if not exists sent (j json)');
+    const transaction = await service.call('POST', '/api/transaction', {
+      key: acme.apiKey,
+      body: `{"statements":[${statement},${statement}]}`,
+    });
+    expect(transaction.body.results.map(({ rows }: { rows: { j: string }[] }) => rows[0]?.j)).toEqual([sent, sent]);
   });
 
   it.each([

@@ -37,6 +37,17 @@ describe('scalars are the same text for every type', () => {
     for (const type of ['text', 'int4', 'jsonb', 'text[]', 'bytea'] as const) expect(encode(type, json)).toBe(expected);
   });
 
+  test.each<[keyof typeof OIDS, string, string]>([
+    ['int4', '1.0', '1'],
+    ['int4', '1e3', '1000'],
+    ['int4', '9007199254740993.0', '9007199254740993.0'],
+    ['int8[]', '[1.0,2]', '{"1","2"}'],
+    ['jsonb', '1.10', '1.10'],
+    ['text', '1e5', '1e5'],
+  ])('as %s: the number %s', (type, json, expected) => {
+    expect(encode(type, json)).toBe(expected);
+  });
+
   test('plain JavaScript numbers too', () => {
     expect(encodeParameters([1, 1.5, -0, 0], [])).toEqual(['1', '1.5', '-0', '0']);
   });
