@@ -96,8 +96,8 @@ export const SHARED = 'postern_shared';
 const EDITION = 11;
 const HARDENED = ', hardened';
 
-/** What the platform reads of an organization's relations; see `schema-size-and-counters.ts`. */
-const COUNTERS: Names = { relations: [], functions: ['pg_stat_get_(numscans|tuples_returned|live_tuples)'] };
+/** What the platform reads of an organization's relations: see schema-statistics.ts, and for how much is written there disk-quotas.ts of the router. */
+const COUNTERS: Names = { relations: [], functions: ['pg_stat_get_(numscans|tuples_returned|live_tuples|tuples_inserted|tuples_updated)'] };
 
 const TAKEN: readonly Names[] = [WHOLE_SERVER, ONE_DATABASE, WRITE_LARGE_OBJECTS];
 const REPLACED: Names = { relations: [], functions: [...ADVISORY_LOCKS_REPLACED, ...CHOSEN_LARGE_OBJECTS, 'pg_notify'] };

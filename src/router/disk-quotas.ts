@@ -1,10 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type pg from 'pg';
 import { ADVISORY_LOCKS } from '../catalog/advisory-locks.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { type DiskState, diskLimitOf, isOver } from '../catalog/limits.ts';
-import type { Organization } from '../catalog/organization.ts';
+import type { Organization, Placement } from '../catalog/organization.ts';
 import type { Config } from '../config.ts';
+import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { allowWrites, dataBytes, hasRefusedWrites, refuseWrites } from '../placement/disk-quota.ts';
@@ -19,6 +21,12 @@ const LOOK_EVERY_MS = 1_000;
 const LEAD_EVERY_MS = 5_000;
 /** How often limits are read that operators may have changed. */
 const READ_EVERY_MS = 5_000;
+
+/** How often the tables of those that share a database are looked through. */
+const SCHEMAS_EVERY_MS = 5_000;
+
+/** How many organizations are made able or unable to write at the same time. */
+const APPLYING_MAX = 4;
 
 /** Faster than most disks take what an organization writes. */
 const BYTES_PER_SECOND = 100_000_000;
@@ -58,8 +66,10 @@ interface Watched {
   dueAt: number;
   /** Whether it may have written since it was measured. */
   mayHaveWritten: boolean;
-  /** What its database had counted when it was last looked at. */
+  /** What PostgreSQL had counted of its changes when it was last looked at. */
   changes: string | undefined;
+  /** When its state was changed here, on the clock of `performance.now()`. */
+  changedAt: number;
   /** Whether this process has made it unable to write, or has found it so. */
   isRefused: boolean;
 }
@@ -82,6 +92,10 @@ export class DiskQuotas {
   readonly #stop = new AbortController();
   readonly #watched = new Map<string, Watched>();
   #readAt = Number.NEGATIVE_INFINITY;
+  /** When the schemas of a cluster were looked at, which is more than a look at databases. */
+  readonly #schemasAt = new Map<string, number>();
+  /** Organizations that are made able or unable to write, while the others are measured. */
+  readonly #applying = new Map<string, Promise<void>>();
   #running: Promise<void> = Promise.resolve();
   #isLeading = false;
 
@@ -96,7 +110,8 @@ export class DiskQuotas {
   async close(): Promise<void> {
     this.#stop.abort();
     // What is not completed the next process completes.
-    await Promise.race([this.#running, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    const ended = this.#running.then(() => Promise.all(this.#applying.values()));
+    await Promise.race([ended, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
   }
 
   /** How many organizations have at least 80 % of what they may have, and how many all of it; undefined: another process knows. */
@@ -106,16 +121,24 @@ export class DiskQuotas {
     return { near: states.filter((state) => state !== 'within').length, over: states.filter(isOver).length };
   }
 
-  /** Leads whenever no other process does. The session that holds the lock is lost with the process. */
+  /** Leads whenever there are limits and no other process does. The session that holds the lock is lost with the process. */
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await withSession(this.#controlLogin(), (session) => this.#leadIfFirst(session)).catch(() => {
-        // The server does not answer, which others report.
-      });
+      // A server that does not answer is reported by others.
+      await this.#leadIfNeeded().catch(() => {});
       this.#isLeading = false;
       await wait(LEAD_EVERY_MS, signal);
     }
+  }
+
+  async #leadIfNeeded(): Promise<void> {
+    await this.#read();
+    if (this.#isNeeded) await withSession(this.#controlLogin(), (session) => this.#leadIfFirst(session));
+  }
+
+  get #isNeeded(): boolean {
+    return this.#watched.size > 0 || this.#options.config.POSTERN_DISK_PER_TENANT_BYTES > 0;
   }
 
   #controlLogin(): AdminLogin {
@@ -128,11 +151,12 @@ export class DiskQuotas {
       ADVISORY_LOCKS.diskQuotas,
     ]);
     if (rows[0]?.is_first !== true) return;
+    // Another process may have changed their states.
     this.#watched.clear();
-    this.#readAt = Number.NEGATIVE_INFINITY;
+    await this.#read();
     this.#isLeading = true;
     const { signal } = this.#stop;
-    while (!signal.aborted) {
+    while (!signal.aborted && this.#isNeeded) {
       await session.query('');
       await this.#look();
       await wait(LOOK_EVERY_MS, signal);
@@ -152,94 +176,126 @@ export class DiskQuotas {
   /** Reads who has which limit. One that is new, or has another, is measured at once. */
   async #read(): Promise<void> {
     const { catalog, config } = this.#options;
-    const limited = await catalog.diskQuotas.limited(config.POSTERN_DISK_PER_TENANT_BYTES);
     this.#readAt = performance.now();
+    const readAt = this.#readAt;
+    const limited = await catalog.diskQuotas.limited(config.POSTERN_DISK_PER_TENANT_BYTES);
     const gone = new Set(this.#watched.keys());
     for (const organization of limited) {
       gone.delete(organization.id);
       const limit = diskLimitOf(organization, config);
       const known = this.#watched.get(organization.id);
       if (known === undefined) {
-        const watched = { organization, limit, dueAt: 0, mayHaveWritten: true, changes: undefined, isRefused: false };
+        const watched = { organization, limit, dueAt: 0, mayHaveWritten: true, changes: undefined, changedAt: 0, isRefused: false };
         this.#watched.set(organization.id, watched);
         continue;
       }
-      if (known.limit !== limit || known.organization.placement.cluster !== organization.placement.cluster)
-        Object.assign(known, { dueAt: 0, mayHaveWritten: true });
+      // What was read is older than what has been done here.
+      if (known.changedAt >= readAt || this.#applying.has(organization.id)) continue;
+      const hasMoved = !isDeepStrictEqual(known.organization.placement, organization.placement);
+      if (known.limit !== limit || hasMoved) Object.assign(known, { dueAt: 0, mayHaveWritten: true });
+      if (hasMoved) known.isRefused = false;
       Object.assign(known, { organization, limit });
     }
-    for (const id of gone) this.#watched.delete(id);
+    for (const id of gone) if (!this.#applying.has(id)) this.#watched.delete(id);
   }
 
   async #lookAt(cluster: ServedCluster): Promise<void> {
     const here = () => [...this.#watched.values()].filter(({ organization }) => organization.placement.cluster === cluster.name);
     const atWork = await cluster.platform.run((session) => rolesAtWork(session));
     // One that has just been signed up.
-    if ([...atWork].some((role) => !this.#watched.has(role)) && this.#mayHaveLimits()) await this.#readSoon();
+    if (this.#options.config.POSTERN_DISK_PER_TENANT_BYTES > 0 && [...atWork].some((role) => !this.#watched.has(role)))
+      await this.#readSoon();
     const watched = here();
     await this.#noteChanges(cluster, watched);
     for (const one of watched) if (atWork.has(one.organization.placement.role)) one.mayHaveWritten = true;
-    const due = watched.filter((one) => one.mayHaveWritten && one.dueAt <= performance.now());
+    const isDue = ({ organization: { id }, mayHaveWritten, dueAt }: Watched) =>
+      mayHaveWritten && dueAt <= performance.now() && !this.#applying.has(id);
+    const due = watched.filter(isDue);
     for (const one of due.sort((a, b) => a.dueAt - b.dueAt)) {
       if (this.#stop.signal.aborted) return;
       await this.#measure(cluster, one, atWork.has(one.organization.placement.role));
     }
   }
 
-  #mayHaveLimits(): boolean {
-    return this.#options.config.POSTERN_DISK_PER_TENANT_BYTES > 0;
-  }
-
   async #readSoon(): Promise<void> {
     if (performance.now() - this.#readAt >= LOOK_EVERY_MS) await this.#read();
   }
 
-  /** In a database of its own an organization's writes are counted, also those between two looks. */
-  async #noteChanges({ platform }: ServedCluster, watched: readonly Watched[]): Promise<void> {
-    const byDatabase = new Map(
-      watched.flatMap((one) => (one.organization.placement.kind === 'database' ? [[one.organization.placement.database, one]] : [])),
-    );
-    if (byDatabase.size === 0) return;
-    const { rows } = await platform.run((session) =>
-      session.query<{ database: string; changes: string }>(CHANGES, [[...byDatabase.keys()]]),
-    );
-    for (const { database, changes } of rows) {
-      const one = byDatabase.get(database);
-      if (one === undefined || one.changes === changes) continue;
-      one.changes = changes;
+  /** What PostgreSQL counts shows also those who have written between two looks. */
+  async #noteChanges({ name, platform }: ServedCluster, watched: readonly Watched[]): Promise<void> {
+    const places = (kind: Placement['kind']) =>
+      watched.flatMap(({ organization: { placement } }) =>
+        placement.kind === kind ? [kind === 'database' ? placement.database : placement.schema] : [],
+      );
+    const [databases, schemas] = [places('database'), places('schema')];
+    const counted: Counted[] = [];
+    const count = (text: string, names: readonly string[]) => async (session: pg.PoolClient) => {
+      counted.push(...(await session.query<Counted>(text, [names])).rows);
+    };
+    if (databases.length > 0) await platform.run(count(CHANGES_OF_DATABASES, databases));
+    if (schemas.length > 0 && performance.now() - (this.#schemasAt.get(name) ?? Number.NEGATIVE_INFINITY) >= SCHEMAS_EVERY_MS) {
+      await platform.runInShared(count(CHANGES_OF_SCHEMAS, schemas));
+      this.#schemasAt.set(name, performance.now());
+    }
+    const changes = new Map(counted.map((row) => [row.name, row.changes]));
+    for (const one of watched) {
+      const { kind, database, schema } = one.organization.placement;
+      const found = changes.get(kind === 'database' ? database : schema);
+      if (found === undefined || found === one.changes) continue;
+      one.changes = found;
       one.mayHaveWritten = true;
     }
   }
 
   async #measure(cluster: ServedCluster, watched: Watched, isAtWork: boolean): Promise<void> {
-    const { observe } = this.#options;
-    const { id } = watched.organization;
+    const { organization, limit } = watched;
     try {
-      const bytes = await dataBytes(cluster.platform, watched.organization.placement);
-      const { limit } = watched;
-      watched.dueAt = performance.now() + (bytes === undefined || limit === undefined ? AGAIN_MS.first : measureAgainMs(bytes, limit));
+      const bytes = await dataBytes(cluster.platform, organization.placement);
+      const againMs = bytes === undefined || limit === undefined ? AGAIN_MS.first : measureAgainMs(bytes, limit);
+      watched.dueAt = performance.now() + againMs;
       if (bytes === undefined) return;
-      await this.#apply(cluster, watched, bytes);
       watched.mayHaveWritten = isAtWork;
+      const before = organization.diskState;
+      const now = diskStateOf(bytes, limit, before);
+      if (now === before && (now !== 'over' || watched.isRefused)) return;
+      if (now === 'over' && before === 'read_only' && watched.isRefused) return;
+      this.#beginToApply(cluster, watched, now, bytes);
     } catch (cause) {
-      watched.dueAt = performance.now() + RETRY_MS;
-      watched.mayHaveWritten = true;
-      if (!this.#stop.signal.aborted)
-        observe({ name: 'service.warning', message: `the disk quota of organization ${id} could not be applied`, cause });
+      this.#failed(watched, cause);
     }
   }
 
-  async #apply(cluster: ServedCluster, watched: Watched, bytes: number): Promise<void> {
-    const { organization, limit } = watched;
-    const before = organization.diskState;
-    const now = diskStateOf(bytes, limit, before);
-    if (now === 'over') {
-      if (!isOver(before) || !watched.isRefused) await this.#refuse(cluster, watched, bytes);
+  /** It may have to wait for locks, for which the others are not. */
+  #beginToApply(cluster: ServedCluster, watched: Watched, state: DiskState, bytes: number): void {
+    const { id } = watched.organization;
+    if (this.#applying.size >= APPLYING_MAX) {
+      Object.assign(watched, { dueAt: performance.now() + LOOK_EVERY_MS, mayHaveWritten: true });
       return;
     }
-    if (isOver(before)) await allowWrites({ cluster: cluster.platform.cluster, placement: organization.placement });
+    const applying = this.#apply(cluster, watched, state, bytes)
+      .catch((cause: unknown) => this.#failed(watched, cause))
+      .finally(() => this.#applying.delete(id));
+    this.#applying.set(id, applying);
+  }
+
+  #failed(watched: Watched, cause: unknown): void {
+    Object.assign(watched, { dueAt: performance.now() + RETRY_MS, mayHaveWritten: true });
+    // While it is cloned or moved, or an operator has paused it.
+    const isBusy = cause instanceof ServiceError && cause.kind === 'organization_busy';
+    if (this.#stop.signal.aborted || isBusy) return;
+    const message = `the disk quota of organization ${watched.organization.id} could not be applied`;
+    this.#options.observe({ name: 'service.warning', message, cause });
+  }
+
+  async #apply(cluster: ServedCluster, watched: Watched, state: DiskState, bytes: number): Promise<void> {
+    if (state === 'over') {
+      await this.#refuse(cluster, watched, bytes);
+      return;
+    }
+    const { diskState, placement } = watched.organization;
+    if (isOver(diskState)) await allowWrites({ cluster: cluster.platform.cluster, placement });
     watched.isRefused = false;
-    if (now !== before) await this.#change(watched, now, bytes);
+    await this.#change(watched, state, bytes);
   }
 
   /** The state is there before the protection, and after it, so that whoever finds it completes what has been begun. */
@@ -273,6 +329,7 @@ export class DiskQuotas {
     const { organization, limit } = watched;
     const isChanged = await catalog.diskQuotas.setState(organization.id, state, ORIGIN);
     watched.organization = { ...organization, diskState: state };
+    watched.changedAt = performance.now();
     if (isChanged)
       observe({ name: 'organization.disk', organizationId: organization.id, state, bytes, limit, message: messageOf(watched, bytes) });
   }
@@ -291,11 +348,22 @@ async function rolesAtWork(session: pg.PoolClient): Promise<ReadonlySet<string>>
   return new Set(rows.map(({ role }) => (isReaderRole(role) ? ownerOf(role) : role)));
 }
 
-/** Rows that were changed, also by transactions that were rolled back. */
-const CHANGES = `
-  SELECT d.datname AS database, (pg_catalog.pg_stat_get_db_tuples_inserted(d.oid) + pg_catalog.pg_stat_get_db_tuples_updated(d.oid)
+/** An organization's database or schema, and how many rows have been changed there, also by transactions that were rolled back. */
+interface Counted {
+  readonly name: string;
+  readonly changes: string;
+}
+
+const CHANGES_OF_DATABASES = `
+  SELECT d.datname AS name, (pg_catalog.pg_stat_get_db_tuples_inserted(d.oid) + pg_catalog.pg_stat_get_db_tuples_updated(d.oid)
     + pg_catalog.pg_stat_get_db_tuples_deleted(d.oid))::pg_catalog.text AS changes
   FROM pg_catalog.pg_database d WHERE d.datname = ANY ($1)`;
+
+const CHANGES_OF_SCHEMAS = `
+  SELECT n.nspname AS name, pg_catalog.concat(pg_catalog.count(*), ' ',
+    pg_catalog.sum(pg_catalog.pg_stat_get_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_tuples_updated(c.oid))) AS changes
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = ANY ($1) AND c.relkind = ANY ('{r,m,i}') GROUP BY n.nspname`;
 
 async function wait(ms: number, signal: AbortSignal): Promise<void> {
   await delay(ms, undefined, { signal, ref: false }).catch(() => {});

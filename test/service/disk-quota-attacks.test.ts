@@ -40,6 +40,22 @@ async function codeByWire(client: pg.Client, sql: string): Promise<string> {
   );
 }
 
+/** @returns as {@link codeByWire} */
+function codeOfCopy(client: pg.Client, sql: string, rows: string): Promise<string> {
+  return new Promise((resolve) => {
+    client.query({
+      submit: (connection: pg.Connection) => connection.query(sql),
+      handleCopyInResponse(connection: { sendCopyFromChunk(chunk: Buffer): void; endCopyFrom(): void }) {
+        connection.sendCopyFromChunk(Buffer.from(rows));
+        connection.endCopyFrom();
+      },
+      handleCommandComplete: () => resolve(''),
+      handleError: (error: unknown) => resolve(codeOf(error)),
+      handleReadyForQuery() {},
+    });
+  });
+}
+
 describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   let service: TestService;
   const settings = { ...testVariables(), POSTERN_PLACEMENT: placement };
@@ -82,6 +98,9 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
       await client.end();
     }
     expect(answers).toEqual(expected);
+    const copying = await service.connect(owner);
+    expect(await codeOfCopy(copying, 'COPY notes FROM STDIN', '1000\tnew\n')).toBe('53100');
+    await copying.end();
     for (const sql of ALLOWED) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
     await limit(service, owner, null);
     await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
@@ -121,8 +140,10 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     while (last === '') last = await codeByWire(client, write);
     expect(['53100', '57P01', 'Error: Connection terminated unexpectedly']).toContain(last);
     await eventually('it is over', async () => (await stateOf(service, owner)) === 'over');
-    const { body } = await service.call('GET', '/api/insights/usage', { key: owner.apiKey });
-    expect(body.dataBytes ?? 0).toBeLessThan(quota + 1_000 * 1_000_000);
+    const { body } = await service.call('GET', '/api/auth/me', { key: owner.apiKey });
+    expect(body.disk.isOverQuota).toBe(true);
+    expect(body.disk.usedBytes).toBeGreaterThan(quota);
+    expect(body.disk.usedBytes).toBeLessThan(quota + 1_000_000_000);
     await client.end();
     await service.service.operator.drop(owner.id, ORIGIN);
   });

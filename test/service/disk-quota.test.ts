@@ -56,6 +56,9 @@ describe.each(inThisPart(PLACEMENTS, (placement) => placement === 'database'))('
     expect((await again.query('SELECT count(*)::int FROM filling')).rows).toEqual([{ count: 20_000 }]);
     expect((await actions(organization))[0]).toBe('organization.over_quota');
     expect(await metrics()).toContain('postern_organizations_over_quota{percent="100"} 1\n');
+    const me = await service.call('GET', '/api/auth/me', { key: organization.apiKey });
+    expect(me.body.disk).toEqual({ usedBytes: expect.any(Number), isOverQuota: true });
+    expect(me.body.disk.usedBytes).toBeGreaterThan(LIMIT);
     const cloned = await service.call('POST', '/api/clones', { key: organization.apiKey, body: {} });
     expect([cloned.status, cloned.body.code]).toEqual([507, 'disk_quota_exceeded']);
     expect((await service.query(neighbour, 'CREATE TABLE other AS SELECT 1')).status).toBe(200);
