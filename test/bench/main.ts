@@ -11,6 +11,7 @@ import { HTTP } from './http.ts';
 import { HTTP_LARGE } from './http-large.ts';
 import { IDLE } from './idle.ts';
 import { LOGINS } from './logins.ts';
+import { OPERATORS } from './operators.ts';
 import { type Options, readOptions, USAGE } from './options.ts';
 import { makeProfileFolder } from './postern.ts';
 import { leaveFirst } from './proc.ts';
@@ -23,7 +24,20 @@ import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
 import { WORKERS } from './workers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE, WORKERS, CLUSTERS];
+const SCENARIOS: readonly Scenario[] = [
+  ...WIRE,
+  ROWS,
+  COPY,
+  LOGINS,
+  IDLE,
+  STALLS,
+  FAIRNESS,
+  ...HTTP,
+  HTTP_LARGE,
+  WORKERS,
+  CLUSTERS,
+  OPERATORS,
+];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));
