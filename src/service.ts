@@ -94,6 +94,7 @@ const READY_TIMEOUT_MS = 2_000;
  */
 export async function startService(initial: Config, observer: Observer, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
   const settings = new RunningConfig(initial);
+  for (const [setting, value] of shared?.changes ?? []) settings.change(setting, value);
   const { config } = settings;
   const startedAt = performance.now();
   const log = fanOut(observer);

@@ -24,6 +24,8 @@ export type ToWorker =
       readonly kind: 'start';
       readonly number: number;
       readonly config: Config;
+      /** What operators have changed since the service was started. */
+      readonly changes: readonly (readonly [setting: ChangeableSetting, value: string])[];
       readonly postgres: BackingPostgres;
       readonly greets: boolean;
     }

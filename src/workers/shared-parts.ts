@@ -18,6 +18,8 @@ export interface SharedParts {
   permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
   /** Of all workers together. */
   readonly limits: ServiceLimits;
+  /** Settings that have changed before this one was started. */
+  readonly changes: readonly (readonly [setting: ChangeableSetting, value: string])[];
   /** A setting has changed: workers that are started later have it too. */
   set(setting: ChangeableSetting, value: string): void;
   /** The metrics of all workers, in Prometheus' text format. */

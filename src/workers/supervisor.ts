@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { openBackups } from '../backups/backups.ts';
-import { type Config, RunningConfig } from '../config.ts';
+import type { ChangeableSetting, Config } from '../config.ts';
 import { type BackingPostgres, openPostgres } from '../embedded/embedded.ts';
 import type { Observe } from '../observation.ts';
 import { gaugeBackups } from '../observers/metrics.ts';
@@ -81,7 +81,9 @@ interface Place {
 
 class Supervisor {
   reason = 'closed';
-  readonly #settings: RunningConfig;
+  readonly #config: Config;
+  /** What operators have changed. */
+  readonly #changes = new Map<ChangeableSetting, string>();
   readonly #postgres: BackingPostgres;
   readonly #observe: Observe;
   readonly #places: readonly Place[];
@@ -98,7 +100,7 @@ class Supervisor {
   /** @param own metrics of this process */
   constructor(config: Config, postgres: BackingPostgres, observe: Observe, own: Registry) {
     this.#own = own;
-    this.#settings = new RunningConfig(config);
+    this.#config = config;
     this.#postgres = postgres;
     this.#observe = observe;
     this.#places = Array.from({ length: config.POSTERN_WORKERS }, (_, index) => ({
@@ -179,7 +181,14 @@ class Supervisor {
     const process = cluster.fork();
     process.on('error', (cause) => this.#observe({ name: 'service.warning', message: `worker ${place.number} could not be told`, cause }));
     returnConnections(process, () => this.#places.some((other) => other.process !== process && other.process?.isConnected()));
-    const message: ToWorker = { kind: 'start', number: place.number, config: this.#settings.config, postgres: this.#postgres, greets };
+    const message: ToWorker = {
+      kind: 'start',
+      number: place.number,
+      config: this.#config,
+      changes: [...this.#changes],
+      postgres: this.#postgres,
+      greets,
+    };
     process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
     process.once('exit', () => {
       for (const allocator of this.#allocators.values()) allocator.forget(process.id);
@@ -244,7 +253,7 @@ class Supervisor {
         this.#allocatorOf(message).kept(message.request);
         break;
       case 'set':
-        this.#settings.change(message.setting, message.value);
+        this.#changes.set(message.setting, message.value);
         break;
       case 'take':
         this.#take(process, message);

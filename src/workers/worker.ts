@@ -123,10 +123,11 @@ class Worker {
     }
   }
 
-  #shared({ config, postgres, greets }: Start): SharedParts {
+  #shared({ config, changes, postgres, greets }: Start): SharedParts {
     return {
       workers: config.POSTERN_WORKERS,
       isSpeaker: greets,
+      changes,
       postgres,
       permits: (cluster, { max, maxPerTenant }) => {
         const limit = backendsOf(cluster);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig, unknownVariables } from '../../src/config.ts';
+import { ConfigError, isChangeable, parseSetting, RunningConfig, readConfig, SETTING_NAMES, unknownVariables } from '../../src/config.ts';
+import { readDocument } from '../support/documents.ts';
 
 describe('the configuration', () => {
   it('needs nothing to be set', () => {
@@ -33,6 +34,26 @@ describe('the configuration', () => {
       PATH: '/bin',
     };
     expect(unknownVariables(environment)).toEqual(['POSTERN_HTTP_PROT']);
+  });
+
+  it('changes in part while the service runs, for who reads it then', () => {
+    const initial = readConfig({ POSTERN_QUEUE_TIMEOUT_MS: '20', POSTERN_WORKERS: '2' });
+    const settings = new RunningConfig(initial);
+    const { config } = settings;
+    settings.change('POSTERN_QUEUE_TIMEOUT_MS', '30');
+    settings.change('POSTERN_SIGNUP', 'closed');
+    expect([config.POSTERN_QUEUE_TIMEOUT_MS, config.POSTERN_SIGNUP, config.POSTERN_WORKERS]).toEqual([30, 'closed', 2]);
+    expect([settings.initial.POSTERN_QUEUE_TIMEOUT_MS, initial.POSTERN_SIGNUP]).toEqual([20, 'open']);
+    expect(() => settings.change('POSTERN_QUEUE_TIMEOUT_MS', '0')).toThrow('must be a whole number from 1 to 2147483647');
+    expect(config.POSTERN_QUEUE_TIMEOUT_MS).toBe(30);
+    expect(() => parseSetting('POSTERN_SIGNUP', '')).toThrow('must be one of open, invite, closed');
+  });
+
+  it('has those in the documents that may change', () => {
+    const [, section = ''] = readDocument('docker/README.md').split('### Settings that may change');
+    const [table = ''] = section.split(/^PgBouncer/m);
+    const documented = [...table.matchAll(/^\| (.*?) \|/gm)].flatMap(([, names = '']) => names.match(/POSTERN_\w+/g) ?? []);
+    expect(documented.sort()).toEqual(SETTING_NAMES.filter(isChangeable).sort());
   });
 
   it('cannot be changed', () => {
