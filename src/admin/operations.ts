@@ -8,7 +8,7 @@ import { findPostgres } from '../embedded/embedded.ts';
 import { ServiceError } from '../errors.ts';
 import { Dumps } from '../moving/dumps.ts';
 import { Mover } from '../moving/mover.ts';
-import { SchemaCopies } from '../moving/schema-copies.ts';
+import { checkSchemaCopies, SchemaCopies } from '../moving/schema-copies.ts';
 import type { Origin } from '../observation.ts';
 import { type AdminLogin, parseUrl, withSession } from '../placement/admin-connection.ts';
 import { type Address, hasCitus } from '../placement/citus.ts';
@@ -70,6 +70,8 @@ export interface OperatorSession {
   readonly clusters: ClusterAdministration;
   readonly citus: CitusAdministration;
   readonly clones: Clones;
+  /** @throws ServiceError `unsupported_statement` where organizations of the default cluster in the schema placement cannot be cloned */
+  checkSchemaCopies(): Promise<void>;
   readonly mover: Mover;
   readonly dumps: Dumps;
   /** Looks at what may need attention. */
@@ -110,6 +112,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     config,
     activity: new Activity(new Sessions(catalog.processes)),
     clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe, disk }),
+    checkSchemaCopies: () => checkSchemaCopies(clusters.default),
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters, warn, disk),

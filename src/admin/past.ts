@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { archiveOf, backedUpServer } from '../backups/backups.ts';
+import { archiveOf, backedUpServer, dataBytesOf } from '../backups/backups.ts';
 import { BackupError } from '../backups/base-backup.ts';
 import { pastFolder, pastName, pastUrlFile, withPast } from '../backups/past.ts';
 import type { Placement } from '../catalog/organization.ts';
@@ -38,12 +38,15 @@ export async function cloneOfPast(config: Config, { id, time, expiresAt, name }:
   const session = await openOperator(config);
   try {
     // Before anything is restored.
-    await session.operator.organization(id);
+    const { createdAt, placement } = await session.operator.organization(id);
+    if (createdAt > time) throw absentThen(id, time);
+    if (placement.kind === 'schema') await session.checkSchemaCopies();
     const folder = pastFolder(server.folder);
     const cluster = pastName(time);
     const file = pastUrlFile(folder, cluster);
     const archive = await archiveOf(server, dir);
-    return await withPast({ folder, archive, time, programs }, async (isAtEnd) => {
+    const dataBytes = await withSession(server.login, dataBytesOf);
+    return await withPast({ folder, archive, time, dataBytes, programs }, async (isAtEnd) => {
       await untilStarted(file);
       const login = parseUrl(readSecret(`file:${file}`));
       await waitForServer(login, START_TIMEOUT_MS);
@@ -83,11 +86,15 @@ async function placementThen(login: AdminLogin, id: string, time: Date): Promise
   );
   const [then] = rows;
   if (then === undefined || !['active', 'suspended'].includes(then.status)) {
-    throw new ServiceError('not_found', `there was no organization "${id}" at ${time.toISOString()}`);
+    throw absentThen(id, time);
   }
   if (then.moves) throw new ServiceError('invalid_request', `organization "${id}" was being moved at ${time.toISOString()}`);
   if (then.placement.cluster !== 'default') {
     throw new ServiceError('invalid_request', `organization "${id}" lived in cluster "${then.placement.cluster}" at ${time.toISOString()}`);
   }
   return then.placement;
+}
+
+function absentThen(id: string, time: Date): ServiceError {
+  return new ServiceError('not_found', `there was no organization "${id}" at ${time.toISOString()}`);
 }

@@ -57,11 +57,9 @@ const ARCHIVE_POLL_MS = 100;
  */
 export async function createBackup(server: BackedUpServer, archive: Archive, signal?: AbortSignal): Promise<BaseBackup> {
   return withSession(server.login, async (session) => {
-    const { rows } = await session.query<{ bytes: string; version: number }>(
-      "SELECT sum(pg_database_size(oid)) AS bytes, current_setting('server_version_num')::int AS version FROM pg_database",
-    );
-    const [{ bytes = '0', version = 0 } = {}] = rows;
-    await archive.requireRoom(Number(bytes) + 4 * SEGMENT_BYTES);
+    const { rows } = await session.query<{ version: number }>("SELECT current_setting('server_version_num')::int AS version");
+    const [{ version = 0 } = {}] = rows;
+    await archive.requireRoom((await dataBytesOf(session)) + 4 * SEGMENT_BYTES);
     await archivedUpTo(session);
     return archive.addBase(async (folder) => {
       const data = join(folder, 'data');
@@ -73,6 +71,12 @@ export async function createBackup(server: BackedUpServer, archive: Archive, sig
       return { ...received, ...facts, ended: new Date().toISOString() };
     });
   });
+}
+
+/** How large all databases of a server are. */
+export async function dataBytesOf(session: pg.Client): Promise<number> {
+  const { rows } = await session.query<{ bytes: string }>('SELECT sum(pg_database_size(oid)) AS bytes FROM pg_database');
+  return Number(rows[0]?.bytes);
 }
 
 /** @throws BackupError while no WAL is archived */

@@ -34,6 +34,8 @@ interface PastRequest {
   readonly folder: string;
   readonly archive: Archive;
   readonly time: Date;
+  /** How large the server of now is. */
+  readonly dataBytes: number;
   /** The folder of the programs of a PostgreSQL in place of npm's (`POSTERN_POSTGRES_BIN`). */
   readonly programs: string | undefined;
 }
@@ -44,7 +46,7 @@ interface PastRequest {
  * @throws BackupError, and what `use` throws
  */
 export async function withPast<Result>(
-  { folder, archive, time, programs }: PastRequest,
+  { folder, archive, time, dataBytes, programs }: PastRequest,
   use: (isAtEnd: boolean) => Promise<Result>,
 ): Promise<Result> {
   const name = pastName(time);
@@ -54,7 +56,7 @@ export async function withPast<Result>(
   return whileSigned(join(folder, `${name}.in-use-${process.pid}`), async () => {
     if ((await readdir(folder)).includes(name)) return use(false);
     const unfinished = join(folder, `${name}.restoring-${process.pid}`);
-    const { isAtEnd } = await restore({ archive, at: time, to: unfinished, programs });
+    const { isAtEnd } = await restore({ archive, at: time, to: unfinished, dataBytes, programs });
     // The service starts it with the secret of now.
     await rm(join(unfinished, 'secret'), { force: true });
     await rename(unfinished, join(folder, name)).catch(async (error: unknown) => {

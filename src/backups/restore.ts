@@ -22,6 +22,8 @@ export interface RestoreOptions {
   readonly to: string;
   /** Which base backup to begin with; default: the one that is best for the time. */
   readonly base?: BaseBackup;
+  /** How large the restored files may become, where that is known to be more than the base backup has. */
+  readonly dataBytes?: number;
   /** As root: holds binaries that the server's account can run. */
   readonly sharedFolder?: string;
   /** The folder of the programs of a PostgreSQL in place of npm's (`POSTERN_POSTGRES_BIN`). */
@@ -46,6 +48,7 @@ export async function restore({
   at,
   to,
   base: given,
+  dataBytes = 0,
   sharedFolder = '/var/lib/postern',
   programs,
   signal,
@@ -60,7 +63,7 @@ export async function restore({
     try {
       await requireRoom(
         to,
-        base.bytes + (account === undefined ? 0 : segments.length * SEGMENT_BYTES) + SEGMENT_BYTES,
+        Math.max(base.bytes, dataBytes) + (account === undefined ? 0 : segments.length * SEGMENT_BYTES) + SEGMENT_BYTES,
         'the restored files',
       );
       const unfinished = join(to, UNFINISHED);

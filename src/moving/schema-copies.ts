@@ -30,7 +30,7 @@ export class SchemaCopies implements SchemaCopying {
       throw new ServiceError('too_many_requests', `${AT_ONCE} organizations are being cloned already`, { retryAfterS: 5 });
     this.#running += 1;
     try {
-      await checkServer(server);
+      await checkSchemaCopies(server);
       return await work((source, copy, timeoutMs) => copySchema(server, source, copy, timeoutMs));
     } finally {
       this.#running -= 1;
@@ -38,7 +38,8 @@ export class SchemaCopies implements SchemaCopying {
   }
 }
 
-async function checkServer({ platform }: ServedCluster): Promise<void> {
+/** @throws ServiceError `unsupported_statement` where schemas cannot be copied */
+export async function checkSchemaCopies({ platform }: ServedCluster): Promise<void> {
   const refuse = (why: string) =>
     new ServiceError('unsupported_statement', `an organization in the schema placement cannot be cloned here: ${why}`, {
       hint: 'Load a dump of it (pg_dump -n) into a new organization.',

@@ -1,31 +1,21 @@
-import { execFile } from 'node:child_process';
-import { mkdir, open, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openOperator } from '../../src/admin/operations.ts';
 import { readConfig } from '../../src/config.ts';
 import { findRunningServer } from '../../src/embedded/embedded.ts';
 import { type Service, startService } from '../../src/service.ts';
+import { fill, mountDisk } from '../support/disk.ts';
 import { type Doors, doorsAt } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 
-const run = promisify(execFile);
 const MiB = 1024 * 1024;
 
-/** A disk of its own for the test; undefined where this user may not mount one: test/src/embedded/disk-space.test.ts has what is left. */
-async function mountDisk(folder: string): Promise<string | undefined> {
-  await mkdir(folder);
-  return run('mount', ['-t', 'tmpfs', '-o', 'size=512m,mode=0755', 'none', folder]).then(
-    () => folder,
-    () => undefined,
-  );
-}
-
 const scratch: Scratch = await makeScratch();
-const disk = await mountDisk(join(scratch.path, 'disk'));
+/** Undefined where this user may not mount one: test/src/embedded/disk-space.test.ts has what is left. */
+const disk = await mountDisk(join(scratch.path, 'disk'), 512);
 
 let service: Service | undefined;
 const warnings: string[] = [];
@@ -45,22 +35,9 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await service?.close();
-  if (disk !== undefined) await run('umount', [disk]);
+  await disk?.unmount();
   await scratch.remove();
 });
-
-/** Takes space until so much is free; without a number, all. */
-async function fill(folder: string, freeBytes = 0): Promise<void> {
-  const { bsize, bavail } = await statfs(folder);
-  const file = await open(join(folder, 'filler'), 'a');
-  try {
-    const chunk = Buffer.alloc(MiB, 1);
-    for (let left = bavail * bsize - freeBytes; left > 0; left -= chunk.length)
-      await file.writeFile(chunk.subarray(0, Math.min(left, MiB)));
-  } finally {
-    await file.close();
-  }
-}
 
 const MEGABYTE_OF_WAL = "SELECT pg_logical_emit_message(true, 'test', repeat('x', 1000000), true)";
 
@@ -84,7 +61,7 @@ async function runs(sql: string): Promise<boolean> {
 }
 
 if (disk !== undefined) {
-  const folder = disk;
+  const { folder } = disk;
 
   it('a disk that fills up is told of, refuses copies, and leaves PostgreSQL room for its WAL', { timeout: 120_000 }, async () => {
     if (service === undefined) throw new Error('there is no service');

@@ -10,6 +10,7 @@ import { restore } from '../../src/backups/restore.ts';
 import { readConfig } from '../../src/config.ts';
 import { type EmbeddedCluster, startEmbedded } from '../../src/embedded/embedded.ts';
 import type { Observation } from '../../src/observation.ts';
+import { fill, mountDisk } from '../support/disk.ts';
 import { eventually } from '../support/eventually.ts';
 import { hasPostgres15 } from '../support/postgres15.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
@@ -56,9 +57,13 @@ async function query<Row extends object>(sql: string, at: { host: string; port: 
 }
 
 /** Until the service tells of it, since `seen` was last emptied. */
-function told(name: Observation['name'], text = ''): Promise<void> {
-  return eventually(`${name} ${text}`, () => seen.some((one) => one.name === name && 'message' in one && one.message.includes(text)));
+function told(name: Observation['name'], text = '', timeoutMs?: number): Promise<void> {
+  const isTold = () => seen.some((one) => one.name === name && 'message' in one && one.message.includes(text));
+  return eventually(`${name} ${text}`, isTold, timeoutMs);
 }
+
+/** From the return of the folder, or of room in it, on. */
+const CAUGHT_UP_WITHIN_MS = 25_000;
 
 beforeEach(() => {
   seen.length = 0;
@@ -120,11 +125,12 @@ it('any time since the oldest base backup can be restored, through kills of the 
   timeout: 240_000,
 }, async () => {
   const times: Date[] = [];
-  for (const step of ['row', 'segment', 'row', 'kill', 'row', 'base', 'row'] as const) {
+  for (const step of ['row', 'segment', 'row', 'kill', 'row', 'base', 'row', 'segment', 'row', 'kill', 'row'] as const) {
     times.push(await write());
     if (step === 'segment') await query('SELECT pg_switch_wal()');
     if (step === 'base') await createBackup(server, archive);
     if (step !== 'kill') continue;
+    seen.length = 0;
     const former = cluster.pid ?? 0;
     process.kill(former, 'SIGKILL');
     await told('backup.failed');
@@ -132,7 +138,7 @@ it('any time since the oldest base backup can be restored, through kills of the 
   }
   await archived();
   expect((await archive.bases()).length).toBe(2);
-  for (const at of [0, 3, 5]) expect(await restoredRows(times[at])).toEqual({ rows: upTo(at + 1), isAtEnd: false });
+  for (const at of [0, 1, 3, 4, 5, 7, 8, 9]) expect(await restoredRows(times[at])).toEqual({ rows: upTo(at + 1), isAtEnd: false });
   expect(await restoredRows(undefined)).toEqual({ rows: upTo(times.length), isAtEnd: false });
   expect(await restoredRows(new Date(Date.now() + 3_600_000))).toEqual({ rows: upTo(times.length), isAtEnd: true });
   const [oldest] = await archive.bases();
@@ -172,7 +178,7 @@ it('a folder that is gone or replaced is told of once, and caught up with when i
   expect(await readdir(dir)).toEqual([]);
   await rm(dir, { recursive: true });
   await rename(away, dir);
-  await told('backup.resumed');
+  await told('backup.resumed', '', CAUGHT_UP_WITHIN_MS);
   await archived();
   expect(backups?.snapshot().failures).toBeGreaterThan(0);
   expect((await restoredRows(undefined)).rows).toEqual(upTo(written));
@@ -194,6 +200,42 @@ it('WAL that was removed before it was archived is told of, and a new base backu
   await write();
   await archived();
   expect((await restoredRows(undefined)).rows).toEqual(upTo(written));
+});
+
+/** Undefined where this user may not mount one: then a full disk is not tried. */
+const disk = await mountDisk(join(scratch.path, 'disk'), 256);
+afterAll(async () => disk?.unmount());
+
+it.runIf(disk !== undefined)('a full disk is told of, and caught up with when there is room', { timeout: 120_000 }, async () => {
+  const folder = disk?.folder ?? '';
+  const own = await startEmbedded({ dataDir: join(scratch.path, 'full'), settings: { fsync: 'off' } });
+  const login = { host: own.host, port: own.port, ...own.superuser, database: 'postgres' };
+  const other = { ...config, POSTERN_BACKUP_DIR: join(folder, 'backups') };
+  const running = await Backups.start({ admin: login, secret: own.secret, folder: own.folder }, other, (one) => seen.push(one));
+  try {
+    await told('backup.done');
+    const full = await archiveOf({ login, folder: own.folder, secret: own.secret }, other.POSTERN_BACKUP_DIR);
+    seen.length = 0;
+    await fill(folder);
+    await query('CREATE TABLE more AS SELECT generate_series(1, 1000) AS number', own);
+    await query('SELECT pg_switch_wal()', own);
+    await query('INSERT INTO more SELECT 1001', own);
+    await told('backup.failed', 'ENOSPC');
+    const made = createBackup({ login, folder: own.folder, secret: own.secret }, full);
+    await expect(made).rejects.toThrow(/^there is not enough space for a base backup in \S+: \d+ MB are needed, and 0 MB are free$/);
+    expect(await query('SELECT count(*)::int AS rows FROM more', own)).toEqual([{ rows: 1_001 }]);
+    await rm(join(folder, 'filler'));
+    await told('backup.resumed', '', CAUGHT_UP_WITHIN_MS);
+    await eventually('all is archived', () => running?.snapshot().walLagBytes === 0);
+    const to = join(scratch.path, 'restored');
+    await restore({ archive: full, at: undefined, to });
+    const restored = await startEmbedded({ dataDir: to, settings });
+    expect(await query('SELECT count(*)::int AS rows FROM more', restored).finally(() => restored.stop())).toEqual([{ rows: 1_001 }]);
+    await rm(to, { recursive: true });
+  } finally {
+    await running?.close();
+    await own.stop();
+  }
 });
 
 it('what no time of those to be kept needs is removed, but not while it is restored', async () => {
