@@ -33,7 +33,7 @@ import { ResultShape, ResultWriter, typedFields } from './result.ts';
 import { outcomeOf, type StatementOutcome } from './result-budget.ts';
 import { SqlSession } from './session.ts';
 import { TypeCatalog } from './types.ts';
-import { withEndOfSetting } from './warnings.ts';
+import { withEndOfSession } from './warnings.ts';
 
 interface QueryOnceReply extends OnceReply {
   /** Undefined in a replay. */
@@ -237,7 +237,7 @@ class QueryRun {
     const [completion] = await Promise.all([running, committed]);
     const { cutBy } = sink;
     if (cutBy !== undefined) throw cutBy;
-    return sink.close(completion, startedAt);
+    return sink.close(completion, startedAt, this.#request.sql);
   }
 }
 
@@ -287,10 +287,10 @@ class RowSink implements Replies {
     return this.#isCut && abortReason !== undefined ? withCompletion(abortReason) : undefined;
   }
 
-  /** Writes what follows the rows. */
-  close({ tag, warnings }: Completion, startedAt: number): StatementOutcome {
+  /** Writes what follows the rows. @param sql the statement; '' for one that only reads or writes rows */
+  close({ tag, warnings }: Completion, startedAt: number, sql = ''): StatementOutcome {
     const outcome = outcomeOf(tag, startedAt);
-    this.#result.close(outcome, withEndOfSetting(warnings, outcome.command));
+    this.#result.close(outcome, withEndOfSession(warnings, outcome.command, sql));
     return outcome;
   }
 }

@@ -1,4 +1,5 @@
 import type { ErrorFields } from '../protocol/backend.ts';
+import { leadingKeywords } from '../syntax/statements.ts';
 
 /** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
 export interface Warning {
@@ -67,12 +68,28 @@ function cut(text: string): string {
 /** SQLSTATE no_active_sql_transaction: Postgres' own warning that SET LOCAL and SET TRANSACTION have no effect here. */
 const WITHOUT_EFFECT = '25P01';
 
-/** Adds a warning that a setting ends with the call that sets it, as nobody expects who comes from psql. */
-export function withEndOfSetting(warnings: readonly Warning[], command: string): readonly Warning[] {
-  if (command !== 'SET' || warnings.some(({ code }) => code === WITHOUT_EFFECT)) return warnings;
+/** What belongs to the session, by the tag of the command that makes it. */
+const OF_SESSION: ReadonlyMap<string, string> = new Map([
+  ['SET', 'the setting'],
+  ['PREPARE', 'the prepared statement'],
+  ['DECLARE CURSOR', 'the cursor'],
+]);
+
+/** Adds a warning that something ends with the call that makes it, as nobody expects who comes from psql. */
+export function withEndOfSession(warnings: readonly Warning[], command: string, sql: string): readonly Warning[] {
+  const ends = OF_SESSION.get(command) ?? (makesTemporary(command, sql) ? 'what is temporary' : undefined);
+  if (ends === undefined || warnings.some(({ code }) => code === WITHOUT_EFFECT)) return warnings;
   const hint =
-    'Send SET and the statements that need it as one transaction: POST /api/transaction. Or connect over the PostgreSQL protocol.';
-  return [...warnings, { severity: 'WARNING', code: '01000', message: 'the setting ends with this call', hint }];
+    'Send it and the statements that need it as one transaction: POST /api/transaction. Or connect over the PostgreSQL protocol.';
+  return [...warnings, { severity: 'WARNING', code: '01000', message: `${ends} ends with this call`, hint }];
+}
+
+/** `CREATE [OR REPLACE] [GLOBAL | LOCAL] TEMPORARY …`; with AS its tag is SELECT. */
+const TEMPORARY_WORDS = 4;
+
+function makesTemporary(command: string, sql: string): boolean {
+  if (!command.startsWith('CREATE') && (command !== 'SELECT' || !/^\s*create\b/i.test(sql))) return false;
+  return leadingKeywords(sql, TEMPORARY_WORDS).some((word) => word === 'TEMP' || word === 'TEMPORARY');
 }
 
 /** SQLSTATE duplicate_column. */

@@ -185,6 +185,21 @@ describe('a query', () => {
   });
 
   it.each([
+    ['prepare mine as select 1', 'the prepared statement'],
+    ['declare mine cursor with hold for select 1', 'the cursor'],
+    ['create temp table mine (id int)', 'what is temporary'],
+    ['create temporary table mine as select 1 as id', 'what is temporary'],
+    ['create or replace temp view mine as select 1', 'what is temporary'],
+  ])('says of "%s" that it ends with the call', async (sql, what) => {
+    expect((await query({ sql })).body.warnings).toMatchObject([{ severity: 'WARNING', message: `${what} ends with this call` }]);
+  });
+
+  it('says no such thing of what stays', async () => {
+    for (const sql of ['create table temp_stays as select 1 as temp', 'drop table temp_stays', 'select 1 as temp'])
+      expect((await query({ sql })).body.warnings ?? []).toEqual([]);
+  });
+
+  it.each([
     ['selec 1', '42601', 1, 1],
     ['select 1\n  from "nöwhere"', '42P01', 2, 8],
     ['select 1; select 2', '42601', undefined, undefined],
