@@ -38,6 +38,10 @@ const INVALID_INDEX: Rule = {
     ORDER BY i.schema, i.name`,
 };
 
+/** A unique index also says when it is looked at, and whether two NULLs are the same. ON CONFLICT takes only one that is immediate. */
+const ENFORCES_AS_MUCH =
+  'other.is_unique AND (other.is_immediate OR NOT i.is_immediate) AND (other.are_nulls_equal OR NOT i.are_nulls_equal)';
+
 /** Of two that are the same, the one to drop belongs to no constraint; else it is not unique, or the younger. */
 const DUPLICATE_INDEX: Rule = {
   name: 'duplicate_index',
@@ -48,8 +52,8 @@ const DUPLICATE_INDEX: Rule = {
       pg_catalog.format('DROP INDEX CONCURRENTLY %I.%I', i.schema, i.name)
     FROM indexes i JOIN indexes other ON other.table_oid = i.table_oid AND other.oid <> i.oid AND other.definition = i.definition
     WHERE i.kind = 'i' AND NOT i.is_partition AND NOT i.is_needed AND NOT i.is_identity AND other.is_valid
-      AND (other.is_unique OR NOT i.is_unique)
-      AND (other.is_needed OR (other.is_unique AND NOT i.is_unique) OR other.oid < i.oid)
+      AND NOT i.is_clustered AND (NOT i.is_unique OR (${ENFORCES_AS_MUCH}))
+      AND (other.is_needed OR (other.is_unique AND NOT i.is_unique) OR (other.are_nulls_equal AND NOT i.are_nulls_equal) OR other.oid < i.oid)
     GROUP BY i.schema, i.table_name, i.name
     ORDER BY i.schema, i.name`,
 };
@@ -347,7 +351,8 @@ function relationsSql({ kind }: Placement): string {
     indexes AS MATERIALIZED (
       SELECT i.indexrelid AS oid, i.indrelid AS table_oid, r.schema, r.name AS table_name, c.relname::pg_catalog.text AS name, c.relkind AS kind,
         c.relispartition AS is_partition, c.relpages::pg_catalog.int8 * 8192 AS bytes, i.indisunique AS is_unique, i.indisvalid AS is_valid,
-        i.indisprimary AS is_primary, i.indisreplident AS is_identity,
+        i.indisprimary AS is_primary, i.indisreplident AS is_identity, i.indisclustered AS is_clustered, i.indimmediate AS is_immediate,
+        i.indnullsnotdistinct AS are_nulls_equal,
         EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype = ANY ('{p,u,x,f}')) AS is_needed,
         i.indnkeyatts AS keys, i.indkey::pg_catalog.int2[] AS columns,
         i.indpred IS NOT NULL AS is_partial,

@@ -118,6 +118,30 @@ it('finds nothing to say of a clean schema, nor of what Postern and extensions k
   expect(await advice(clean)).toEqual({ advice: [], isComplete: true });
 });
 
+it('drops no index that enforces what the other does not', async () => {
+  const strict = await service.signUp();
+  const sql = `
+    create table nulls (id bigint primary key, a int);
+    create unique index stricter on nulls (a) nulls not distinct;
+    create unique index looser on nulls (a);
+    create table looser_first (id bigint primary key, a int);
+    create unique index first on looser_first (a);
+    create unique index then_stricter on looser_first (a) nulls not distinct;
+    create table late (id bigint primary key, a int, constraint deferred unique (a) deferrable initially deferred);
+    create unique index immediate on late (a);
+    create table marked (id bigint primary key, a int);
+    create index one on marked (a);
+    create index clustered on marked (a);
+    alter table marked cluster on clustered`;
+  const { status } = await service.call('POST', '/api/migrations', { key: strict.apiKey, body: { name: 'strict', sql } });
+  expect(status).toBe(201);
+  const found = (await advice(strict)).advice.filter(({ rule }) => rule === 'duplicate_index');
+  expect(found.map(({ object }) => object).sort()).toEqual(['first', 'looser']);
+  for (const { cure } of found) await run(cure ?? '', strict);
+  await run('insert into nulls values (1, null)', strict);
+  expect((await service.query(strict, 'insert into nulls values (2, null)')).body.sqlstate).toBe('23505');
+});
+
 it('is bounded, and calls nothing that an organization has planted', async () => {
   const hostile = await service.signUp();
   const client = await service.connect(hostile);
