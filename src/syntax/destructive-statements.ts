@@ -14,21 +14,28 @@ interface SqlToken {
   readonly start: number;
 }
 
-const MAY_HAVE_CONDITION = new Set(['DELETE', 'UPDATE']);
+const MAY_HAVE_CONDITION = new Set(['DELETE', 'UPDATE', 'MERGE', 'WITH']);
 /** Only this much of a longer statement is read. */
 const TEXT_MAX_CHARACTERS = 65_536;
-const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
+const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER', 'MERGE', 'WITH']);
+/** How deeply queries with WITH are looked for in others. */
+const WITH_DEPTH_MAX = 5;
 
 /**
- * Finds what a person should check before the statement runs. Only the statement's own keywords are read. The body of a DO
- * block or of a function is not.
+ * Finds what a person should check before the statement runs. The statement's own keywords are read, and those of queries in
+ * WITH. The body of a DO block or of a function is not.
  */
 export function findDestruction(statement: string, options: LexerOptions = {}): readonly Destruction[] {
+  return findWithin(statement, options, 0);
+}
+
+function findWithin(statement: string, options: LexerOptions, depth: number): readonly Destruction[] {
   const [command = ''] = leadingKeywords(statement, 1);
   if (!SUSPECTS.has(command)) return [];
   const isLong = statement.length > TEXT_MAX_CHARACTERS;
   // The WHERE clause may follow the part that is read.
   if (isLong && MAY_HAVE_CONDITION.has(command)) return [];
+  if (command === 'WITH') return depth === WITH_DEPTH_MAX ? [] : destructionsIn(statement, options, depth);
   const tokens = tokensOutsideParentheses(isLong ? statement.slice(0, TEXT_MAX_CHARACTERS) : statement, options);
   const first = tokens[0];
   switch (first?.text) {
@@ -42,9 +49,51 @@ export function findDestruction(statement: string, options: LexerOptions = {}): 
       return has(tokens, 'WHERE') ? [] : [{ message: 'UPDATE without WHERE changes all rows', offset: first.start }];
     case 'ALTER':
       return alterActions(tokens).flatMap(alteration);
+    case 'MERGE':
+      return mergeActions(tokens);
     default:
       return [];
   }
+}
+
+const QUERY_STARTS = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'MERGE', 'VALUES', 'TABLE']);
+
+/** Of the queries in the parentheses of WITH, and of the one behind them. */
+function destructionsIn(statement: string, options: LexerOptions, depth: number): readonly Destruction[] {
+  const found: Destruction[] = [];
+  const add = (start: number, end: number) => {
+    for (const { message, offset } of findWithin(statement.slice(start, end), options, depth + 1))
+      found.push({ message, offset: start + offset });
+  };
+  const lexer = new Lexer(statement, options);
+  let [level, opened, previous] = [0, -1, ''];
+  while (lexer.next() !== Token.End) {
+    const { kind, start, end } = lexer;
+    const text = kind === Token.Word ? statement.slice(start, end).toUpperCase() : statement.slice(start, end);
+    if (level === 0 && kind === Token.Word && previous === ')' && QUERY_STARTS.has(text)) {
+      add(start, statement.length);
+      break;
+    }
+    if (text === '(') {
+      if (level === 0) opened = previous === 'AS' || previous === 'MATERIALIZED' ? end : -1;
+      level += 1;
+    } else if (text === ')') {
+      level -= 1;
+      if (level === 0 && opened >= 0) add(opened, start);
+    }
+    if (level === 0) previous = text;
+  }
+  return found;
+}
+
+/** Those for rows that the source does not have, if they have no condition. */
+function mergeActions(tokens: readonly SqlToken[]): readonly Destruction[] {
+  return tokens.flatMap(({ text, start }, at) => {
+    const words = tokens.slice(at, at + 7).map((token) => token.text);
+    if (text !== 'WHEN' || words.slice(0, 6).join(' ') !== 'WHEN NOT MATCHED BY SOURCE THEN') return [];
+    const what = words[6] === 'DELETE' ? 'deletes' : words[6] === 'UPDATE' ? 'changes' : undefined;
+    return what === undefined ? [] : [{ message: `MERGE ${what} all rows that the source does not have`, offset: start }];
+  });
 }
 
 /** The tokens outside parentheses. */
@@ -122,6 +171,8 @@ function alteration(action: readonly SqlToken[]): readonly Destruction[] {
   const change = action.slice(object?.text === 'COLUMN' || object?.text === 'ATTRIBUTE' ? 3 : 2);
   if (change[0]?.text === 'TYPE' || change[2]?.text === 'TYPE')
     return warn('a change of type may lose values, and may rewrite the table while nobody can use it');
+  if (change[0]?.text === 'SET' && change[1]?.text === 'EXPRESSION')
+    return warn('SET EXPRESSION changes all values of the column, and rewrites the table while nobody can use it');
   if (change[0]?.text === 'SET' && isNotNull(change)) return warn('SET NOT NULL fails where a row has no value');
   return [];
 }

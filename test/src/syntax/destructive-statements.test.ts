@@ -20,6 +20,12 @@ describe('is reported', () => {
     ['alter table a add b int not null', /NOT NULL and has no default/, 14],
     ['alter table a add column b numeric(10, 2) not null check (b > 0)', /NOT NULL and has no default/, 14],
     ['alter type t drop attribute b', /^DROP ATTRIBUTE/, 13],
+    ['alter table a alter b set expression as (c + 1)', /^SET EXPRESSION/, 14],
+    ['with x as (delete from a returning *) select * from x', /^DELETE without WHERE/, 11],
+    ['with recursive x (n) as materialized (select 1), y as not materialized (select 2) update a set b = 1', /^UPDATE without WHERE/, 82],
+    ['with x as (with y as (delete from a returning 1) select * from y) select 1', /^DELETE without WHERE/, 22],
+    ['merge into a using b on a.i = b.i when matched then do nothing when not matched by source then delete', /^MERGE deletes/, 63],
+    ['merge into a using b on true when not matched by source then update set i = 1', /^MERGE changes/, 29],
   ])('%s', (sql, message, offset) => {
     expect(findDestruction(sql)).toEqual([{ message: expect.stringMatching(message), offset }]);
   });
@@ -33,6 +39,11 @@ describe('is reported', () => {
 describe('is not reported', () => {
   test.each([
     'create table a (b int not null)',
+    'with x as (delete from a where b returning *) select * from x',
+    'with "delete" as (select 1), x as (select 2) insert into a select * from x',
+    'merge into a using b on a.i = b.i when not matched by source and a.j > 1 then delete',
+    'merge into a using b on a.i = b.i when matched then delete when not matched then insert values (1)',
+    `${'with x as ('.repeat(5_000)}delete from a`,
     'drop function f()',
     'drop index i',
     "select 'drop table a'",
