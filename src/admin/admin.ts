@@ -23,6 +23,7 @@ import { findingsTable } from './doctor.ts';
 import {
   endSession,
   exportAudit,
+  listClusters,
   listKeys,
   listOrganizations,
   listSessions,
@@ -144,10 +145,8 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     'cluster list',
     {
       words: 0,
-      command:
-        () =>
-        ({ clusters }) =>
-          clusters.list(),
+      options: PART,
+      command: (_words, options) => (session) => listClusters(session, partOf(options)),
     },
   ],
   [

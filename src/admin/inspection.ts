@@ -7,7 +7,7 @@ import type { Organization } from '../catalog/organization.ts';
 import type { Config } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { ClientActivity } from '../router/activity.ts';
-import { type OperatorSession, organizationTable, printable, type Said, table } from './operations.ts';
+import { type ListedCluster, type OperatorSession, organizationTable, printable, type Said, table } from './operations.ts';
 
 /*
  * What operators look at, and what they end. Lists are in a fixed order, so that a part of one is followed by what comes after its last row.
@@ -42,6 +42,23 @@ function partOf<Row>({ rows, idOf, text, json }: Rows<Row>, { limit = rows.lengt
 export async function listOrganizations({ operator }: OperatorSession, part: Part): Promise<Said> {
   const rows = await operator.organizations();
   return partOf({ rows, idOf: ({ id }) => id, text: organizationTable, json: organizationJson }, part);
+}
+
+const CLUSTER_HEADINGS = ['NAME', 'STATE', 'ORGANIZATIONS', 'CAP', 'WEIGHT', 'PLACEMENTS', 'URL'];
+
+/** The PostgreSQL servers that organizations live on. */
+export async function listClusters({ clusters }: OperatorSession, part: Part): Promise<Said> {
+  const text = (rows: readonly ListedCluster[]) =>
+    table(
+      CLUSTER_HEADINGS,
+      rows.map(({ name, state, organizations, cap, weight, placements, urlSource }) =>
+        [name, state, organizations, cap ?? '-', weight, placements.join(','), urlSource ?? '-'].map(String),
+      ),
+    );
+  const json = ({ name, state, organizations, cap, weight, placements, urlSource }: ListedCluster) => {
+    return { name, state, organizations, cap, weight, placements, urlSource };
+  };
+  return partOf({ rows: await clusters.list(), idOf: ({ name }) => name, text, json }, part);
 }
 
 export function organizationJson({ id, name, email, status, createdAt, placement }: Organization): object {

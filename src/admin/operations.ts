@@ -149,7 +149,12 @@ export interface AddedCluster extends ClusterSettings {
   readonly urlSource: string;
 }
 
-const CLUSTER_HEADINGS = ['NAME', 'STATE', 'ORGANIZATIONS', 'CAP', 'WEIGHT', 'PLACEMENTS', 'URL'];
+/** A cluster as it is seen now. */
+export interface ListedCluster extends CountedCluster {
+  /** Whether it takes organizations: `open`, `draining` or `full`; or `down`. */
+  readonly state: string;
+}
+
 const ANSWER_TIMEOUT_MS = 2_000;
 
 /** What operators do to the PostgreSQL servers that organizations live on. Every process of the service finds each change at once. */
@@ -189,17 +194,10 @@ class ClusterAdministration {
     await this.#registry.add({ name, urlSource, placements: ['database', 'schema'], weight: 1, cap: 0, systemIdentifier: undefined });
   }
 
-  /** A table of all clusters. */
-  async list(): Promise<Said> {
+  /** All clusters, the default one first. */
+  async list(): Promise<ListedCluster[]> {
     const clusters = await this.#registry.counted();
-    const states = await Promise.all(clusters.map((cluster) => this.#stateOf(cluster)));
-    const rows = clusters.map(({ name, organizations, cap, weight, placements, urlSource }, at) =>
-      [name, states[at], organizations, cap ?? '-', weight, placements.join(','), urlSource ?? '-'].map(String),
-    );
-    const data = clusters.map(({ name, organizations, cap, weight, placements, urlSource }, at) => {
-      return { name, state: states[at], organizations, cap, weight, placements, urlSource };
-    });
-    return { text: table(CLUSTER_HEADINGS, rows), data: { data } };
+    return Promise.all(clusters.map(async (cluster) => ({ ...cluster, state: await this.#stateOf(cluster) })));
   }
 
   /** New organizations go elsewhere, or go there again. @throws ServiceError `not_found` */

@@ -52,6 +52,8 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
     try {
       expect(await runAdmin(settings, ['cluster', 'add', 'second', urlFile])).toBe('second takes organizations');
       expect(await runAdmin(settings, ['cluster', 'list'])).toMatch(/^default +open +1 .*\n^second +open +0 /m);
+      expect(await runAdmin(settings, ['cluster', 'list', '--limit', '1'])).toMatch(/^default .*\n^more: --after default$/m);
+      expect(await runAdmin(settings, ['cluster', 'list', '--after', 'default'])).toMatch(/^NAME .*\n^second +open +0 /m);
       await eventually('it is found', async () => (await metrics()).includes('postern_cluster_up{cluster="second"} 1\n'));
       const organizations = [first];
       for (let n = 0; n < 3; n += 1) organizations.push(await service.signUp());

@@ -13,6 +13,7 @@ test.each([
   ['invite'],
   ['doctor'],
   ['cluster', 'list'],
+  ['cluster', 'list', '--limit', '1', '--after', 'default'],
   ['cluster', 'add', 'eu2', 'file:/run/secrets/eu2', '--weight', '2', '--cap', '100', '--placement', 'schema'],
   ['cluster', 'add', 'eu2', 'env:EU2_URL'],
   ['cluster', 'drain', 'eu2'],
