@@ -13,6 +13,7 @@ import { readerOf } from '../placement/reader-role.ts';
 import { textOf } from '../protocol/backend.ts';
 import { clientText } from '../rewriting/rewriter.ts';
 import type { Clusters } from '../router/clusters.ts';
+import { requireWithinQuota } from '../router/moves.ts';
 import { Lexer, Token } from '../syntax/scanner.ts';
 import { allForClone } from './clone-names.ts';
 import { copyIn, runQuery } from './copy.ts';
@@ -45,9 +46,11 @@ export class Dumps {
   /**
    * Writes all that the organization has, in pg_dump's custom format. Its clients go on.
    * @param to a file descriptor
-   * @throws ServiceError `invalid_request` without a pg_dump that can read the server, `not_ready`, `internal`
+   * @throws ServiceError `invalid_request` without a pg_dump that can read the server, `disk_quota_exceeded`, `not_ready`, `internal`
    */
-  async dump({ placement }: Organization, to: number): Promise<void> {
+  async dump(organization: Organization, to: number): Promise<void> {
+    requireWithinQuota(organization);
+    const { placement } = organization;
     const { kind, schema, role } = placement;
     const { platform, provisioner } = await this.#clusters.ready(placement.cluster);
     const { cluster } = platform;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import type pg from 'pg';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runAdmin } from '../support/clusters.ts';
 import { EXAMPLES } from '../support/documents.ts';
@@ -177,6 +177,11 @@ describe.each(PLACEMENTS)('a dump of an organization, placement %s', (placement)
       client.query("SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN ('public', current_user)"),
     );
     expect(rows).toEqual([]);
+    const control = new pg.Client({ ...server, database: variables.POSTERN_CONTROL_DATABASE });
+    await control.connect();
+    await control.query("UPDATE postern.organizations SET disk_state = 'over' WHERE id = $1", [empty.id]);
+    await control.end();
+    await expect(admin('org', 'dump', empty.id, '--file', broken)).rejects.toMatchObject({ kind: 'disk_quota_exceeded' });
     await expect(admin('org', 'dump', 'org_000000000000', '--file', broken)).rejects.toMatchObject({ kind: 'not_found' });
   });
 
