@@ -50,7 +50,17 @@ describe('the examples of the documents, in their order', () => {
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
     expect(sections('go')).toEqual(['Go (pgx)']);
-    const shell = ['Start', 'Start', 'Start', 'Sign up', 'psql', 'Limits of pooling', 'Embedded PostgreSQL', 'Embedded PostgreSQL'];
+    const shell = [
+      'Start',
+      'Start',
+      'Start',
+      'Sign up',
+      'psql',
+      'Limits',
+      'Limits of pooling',
+      'Embedded PostgreSQL',
+      'Embedded PostgreSQL',
+    ];
     const operating = [
       'Docker',
       'Docker',
@@ -61,6 +71,7 @@ describe('the examples of the documents, in their order', () => {
       'What needs attention',
       'Organizations',
       'Organizations',
+      'Limits of one organization',
       'Console for operators',
       'Several PostgreSQL servers',
       'TLS between servers',
@@ -246,11 +257,16 @@ describe('the examples for operators', () => {
     const other = await service.signUp();
     const lines = textOf('Organizations', 'text').trimEnd().split('\n');
     const admin = async (line = '') => (await shell(atService(line, service, other), { ...process.env, ...variables }, REPOSITORY)).stdout;
-    const [list, create, suspend, clone, drop, issue, invite, show, keys, sessions, stats, verify] = lines;
-    expect(lines).toHaveLength(12);
+    const [list, create, suspend, clone, drop, issue, invite, show, limits, keys, sessions, stats, verify] = lines;
+    expect(lines).toHaveLength(13);
     expect(await admin(list)).toContain(other.id);
     expect(await admin(create?.replace('a@acme.test', 'created@acme.test'))).toContain('API_KEY=pst_');
     expect(await admin(clone)).toContain('API_KEY=pst_');
+    expect(await admin(limits)).toMatch(/^requests per second +- +any$/m);
+    const own = textOf('Limits of one organization', 'text').trimEnd();
+    expect(await admin(own)).toMatch(/^requests per second +50 +50$/m);
+    const [policy] = textOf('Limits', 'text').split('\n');
+    expect(`RateLimit-Policy: ${(await service.query(other, 'SELECT 1')).headers.get('ratelimit-policy')}`).toBe(policy);
     expect(await admin(issue)).toContain('pst_');
     expect(await admin(invite)).toContain('inv_');
     expect(await admin(show)).toContain(other.id);
@@ -261,7 +277,7 @@ describe('the examples for operators', () => {
     expect(await admin(suspend)).toBe(`${other.id} is suspended\n`);
     expect(await admin(drop?.replace('org drop', 'org drop --yes'))).toContain(other.id);
     expect(await admin(list)).toMatch(new RegExp(`^${other.id} +dropped `, 'm'));
-    // Thirteen commands, each a process of its own.
+    // Fifteen commands, each a process of its own.
   }, 900_000);
 
   it('copy the data directory with what its links point to, and dump one organization', async () => {
