@@ -60,7 +60,8 @@ export class SchemaProvisioner implements PlacementProvisioner {
       const forReaders = withReaders
         ? [...(await this.#roles.statementsFor(shared, reader.role)), ...schemaStatements(reader, isDistributed)]
         : [];
-      await run(shared, isDistributed, [...role, ...login, ...schemaStatements(placement, isDistributed), ...forReaders]);
+      const rights = schemaStatements(placement, isDistributed, await isLimited(shared, placement.role));
+      await run(shared, isDistributed, [...role, ...login, ...rights, ...forReaders]);
     });
   }
 
@@ -122,7 +123,10 @@ export class SchemaProvisioner implements PlacementProvisioner {
     const { role, schema } = placement;
     return this.#platform.aloneInShared(role, async (shared) => {
       if (await isClosed(shared, schema))
-        await run(shared, false, [`COMMENT ON SCHEMA ${pg.escapeIdentifier(schema)} IS NULL`, ...schemaStatements(placement, false)]);
+        await run(shared, false, [
+          `COMMENT ON SCHEMA ${pg.escapeIdentifier(schema)} IS NULL`,
+          ...schemaStatements(placement, false, await isLimited(shared, role)),
+        ]);
     });
   }
 
@@ -188,7 +192,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
       if (!(await roleExists(shared, placement.role)) || (await isClosed(shared, placement.schema))) return false;
       const isDistributed = await hasCitus(shared);
       if (isDistributed) await checkWorker(shared, placement.schema);
-      await run(shared, isDistributed, schemaStatements(placement, isDistributed));
+      await run(shared, isDistributed, schemaStatements(placement, isDistributed, await isLimited(shared, placement.role)));
       return true;
     });
   }
@@ -225,12 +229,13 @@ function findProtected({ superuser, isHardened, hasOwnersRole }: Cluster): strin
   return `${findHardenedShared(undefined)} AND EXISTS (${rights})`;
 }
 
-function schemaStatements({ schema, role }: Placement, isDistributed: boolean): string[] {
+/** @param mayOnlyUse whether it is over its disk quota, and must not get the right to create something back */
+function schemaStatements({ schema, role }: Placement, isDistributed: boolean, mayOnlyUse = false): string[] {
   const [name, user] = [pg.escapeIdentifier(schema), pg.escapeIdentifier(role)];
   return [
     ...(isDistributed ? ['SET citus.enable_schema_based_sharding = on'] : []),
     `CREATE SCHEMA IF NOT EXISTS ${name}`,
-    `GRANT ${isReaderRole(role) ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
+    `GRANT ${isReaderRole(role) || mayOnlyUse ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
   ];
 }
 
