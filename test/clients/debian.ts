@@ -7,11 +7,13 @@ const run = promisify(execFile);
 
 /** Clients and servers that Debian packages, and a file that each package brings. */
 const FILES = {
+  barman: '/usr/bin/barman',
   'default-jdk-headless': '/usr/bin/javac',
   'etcd-server': '/usr/bin/etcd',
   haproxy: '/usr/sbin/haproxy',
   'libpostgresql-jdbc-java': '/usr/share/java/postgresql.jar',
   patroni: '/usr/bin/patroni',
+  pgbackrest: '/usr/bin/pgbackrest',
   'postgresql-15': '/usr/lib/postgresql/15/bin/pgbench',
   'postgresql-client-15': '/usr/lib/postgresql/15/bin/pg_dump',
   'python3-alembic': '/usr/lib/python3/dist-packages/alembic/__init__.py',

@@ -45,7 +45,9 @@ describe('the examples of the documents, in their order', () => {
     expect(sections('curl')).toEqual(calls);
     expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers', 'Traces']);
     expect(sections('yaml')).toEqual(['With Patroni']);
-    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
+    for (const language of ['ini', 'sh', 'bash']) expect(sections(language)).toEqual(['With pgBackRest', 'With Barman']);
+    expect(sections('conf')).toEqual(['With pgBackRest']);
+    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own', 'With Barman']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
