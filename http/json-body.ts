@@ -121,11 +121,16 @@ function scan(body: Buffer): Scan {
   let deepest = 0;
   /** The depth within the array of parameters; 0: outside. */
   let params = 0;
+  /** Whether the value has the members in the order of the text, and no `params` that is written otherwise. */
+  let isClear = true;
   for (let at = 0; at < body.length; at += 1) {
     const byte = body[at] ?? 0;
     if (byte === QUOTE) {
       const end = endOfString(body, at);
-      if (params === 0 && end - at === PARAMS.length - 1 && opensParams(body, at)) params = depth + 1;
+      if (params === 0 && body[endOfSpace(body, end + 1)] === COLON) {
+        if (end - at === PARAMS.length - 1 && opensParams(body, at)) params = depth + 1;
+        else isClear &&= !isDigit(body[at + 1] ?? 0) && !body.subarray(at, end).includes(BACKSLASH);
+      }
       at = end;
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       if (depth === params && depth > 0) sources.push(at);
@@ -144,7 +149,7 @@ function scan(body: Buffer): Scan {
       at = end - 1;
     }
   }
-  return { depth: deepest, lossy, sources };
+  return { depth: deepest, lossy, sources: isClear ? sources : [] };
 }
 
 const PARAMS = '"params"';

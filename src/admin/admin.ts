@@ -552,7 +552,8 @@ function dump(id: string, file: string | undefined): Command {
     // A former dump stays until this one is whole. A device or a pipe is written to as it is.
     const isReplaced = (await stat(file).catch(() => undefined))?.isFile() !== false;
     const path = isReplaced ? `${file}.unfinished` : file;
-    const to = await openFile(path, 'w');
+    if (isReplaced) await rm(path, { force: true });
+    const to = await openFile(path, isReplaced ? 'wx' : 'w');
     try {
       await dumps.dump(organization, to.fd);
       if (isReplaced) {
@@ -591,7 +592,7 @@ function restore(id: string, file: string | undefined): Command {
 const STANDARD_OUTPUT = 1;
 
 /** @throws ServiceError `invalid_request` */
-function openFile(path: string, flags: 'r' | 'w'): Promise<FileHandle> {
+function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<FileHandle> {
   return open(path, flags, 0o600).catch((cause: unknown) => {
     throw new ServiceError('invalid_request', `${printable(path)} cannot be ${flags === 'r' ? 'read' : 'written'}: ${reasonOf(cause)}`, {
       cause,
@@ -936,7 +937,7 @@ export async function runAdminCommand(args: readonly string[], environment: Read
     const isUsage = error instanceof UsageError;
     const expected = [UsageError, ConfigError, BackupError, EmbeddedError, ClusterError, ServiceError];
     const isExpected = expected.some((kind) => error instanceof kind);
-    const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
+    const text = !(error instanceof Error) ? String(error) : isExpected ? error.message.split('\n').map(printable).join('\n') : error.stack;
     const parts = [text === '' ? '' : `postern: ${text}`, isUsage ? error.usage : ''];
     process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
     process.exitCode = isUsage ? 2 : error instanceof ServiceError && error.kind === 'not_found' ? 3 : 1;

@@ -35,14 +35,18 @@ const ABOUT_SCHEMA = /^(?:(?:CREATE|ALTER|COMMENT ON) SCHEMA |(?:GRANT|REVOKE) [
 const RESTRICT = /^((?:--.*\n|\n)*)\\restrict .*\n/;
 const UNRESTRICT = /\n\\unrestrict .*\s*$/;
 
-/** The statements of a dump, without those about a schema. */
+/** What stands on the tables of an organization that was over its disk quota: the function is on its own server only. */
+const DISK_QUOTA = / EXECUTE FUNCTION pg_catalog\.postern_refuse_(?:write|ddl)\(\)$/;
+
+/** The statements of a dump, without those about a schema, and without what a disk quota has added. */
 export async function statementsOf(dump: string, schema: string): Promise<string[]> {
   const script = dump.replace(RESTRICT, '$1').replace(UNRESTRICT, '\n');
   const statements: string[] = [];
   const slices = new TimeSlices();
   for (const statement of eachStatement(script)) {
     await slices.pause();
-    if (statement !== undefined && ABOUT_SCHEMA.exec(statement.text)?.[1] !== schema) statements.push(statement.text);
+    if (statement === undefined || ABOUT_SCHEMA.exec(statement.text)?.[1] === schema || DISK_QUOTA.test(statement.text)) continue;
+    statements.push(statement.text);
   }
   return statements;
 }

@@ -105,8 +105,16 @@ export class Traces {
     this.#addressOf = addressOf;
   }
 
-  /** Called when a request has been answered. */
-  answered({ placement, durationMs, sqlstate, sql, command, traceparent }: TracedRequest): void {
+  /** Called when a request has been answered. What an SDK throws does no harm to it. */
+  answered(request: TracedRequest): void {
+    try {
+      this.#makeSpan(request);
+    } catch {
+      // A span less: an SDK tells its faults itself (diag).
+    }
+  }
+
+  #makeSpan({ placement, durationMs, sqlstate, sql, command, traceparent }: TracedRequest): void {
     const endTime = performance.now();
     const operation = command === undefined ? operationOf(sql) : ofCommand(command);
     const namespace = placement.kind === 'schema' ? `${placement.database}|${placement.schema}` : placement.database;

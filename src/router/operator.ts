@@ -21,6 +21,9 @@ export interface Changed {
   readonly running?: string;
 }
 
+/** Those in which a clone has limits, also while it is being copied. */
+const CLONE_STATUSES: readonly OrganizationStatus[] = ['provisioning', 'active', 'suspended'];
+
 /**
  * What operators may do to organizations. All processes of the service are notified of every change, and it is
  * recorded in the organization's audit log.
@@ -94,8 +97,8 @@ export class Operator {
    */
   async setLimits(organizationId: string, changes: Partial<OrganizationLimits>, origin: Origin): Promise<Organization> {
     const organization = await this.#catalog.organizations.setLimits(organizationId, changes, origin);
-    const clones = [...(await this.#clonesIn(organizationId, 'active')), ...(await this.#clonesIn(organizationId, 'suspended'))];
-    for (const { id } of clones) await this.#catalog.organizations.setLimits(id, changes, origin);
+    const clones = await Promise.all(CLONE_STATUSES.map((status) => this.#clonesIn(organizationId, status)));
+    for (const { id } of clones.flat()) await this.#catalog.organizations.setLimits(id, changes, origin);
     return organization;
   }
 

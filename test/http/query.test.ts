@@ -104,6 +104,12 @@ describe('a query', () => {
     expect(reply.body.rows).toEqual([{ a: '1.50', b: 1, c: 100, d: '1.50', e: ['1.0', '-0.10'], f: 100000, g: true }]);
   });
 
+  it('has the parameters of the last of two members, however their name is written', async () => {
+    const body = '{"sql":"select $1::json::text as a","params":[{"a":1}],"par\\u0061ms":[{"b":2.0}]}';
+    const reply = await service.call('POST', '/api/query', { key: acme.apiKey, body });
+    expect(reply.body.rows).toEqual([{ a: '{"b":2}' }]);
+  });
+
   it.each(['small', 'large'])('stores a json parameter as it was sent, %s', async (size) => {
     const long = size === 'large' ? `,"long":"${'é'.repeat(200_000)}"` : '';
     const sent = `{ "z":1.0, "10":[ 1e5,"params" ],"2":{"params":[{}]}, "z":-0.10${long}}`;
