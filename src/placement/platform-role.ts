@@ -72,6 +72,15 @@ export async function isLimited(session: pg.ClientBase, role: string): Promise<b
   return rows.length > 0;
 }
 
+/** Whether the role is a member of the owners, whoever has granted it. */
+export async function isOwner(session: pg.ClientBase, role: string): Promise<boolean> {
+  const { rows } = await session.query(
+    'SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = pg_catalog.to_regrole($1) AND m.member = pg_catalog.to_regrole($2)',
+    [OWNERS, pg.escapeIdentifier(role)],
+  );
+  return rows.length > 0;
+}
+
 /** Undoes {@link ownersRights}, whoever has granted them. @param session of a superuser */
 export async function leaveOwners(session: pg.Client, role: string, serverVersion: number): Promise<void> {
   const name = pg.escapeIdentifier(role);

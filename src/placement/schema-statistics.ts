@@ -37,7 +37,8 @@ export async function relationCounters(platform: Platform, { kind, schema }: Pla
   return JSON.stringify(counters ?? []);
 }
 
-const LOCK_NOT_AVAILABLE = '55P03';
+/** lock_not_available, and query_canceled: there are many tables. */
+const NOT_MEASURED = ['55P03', '57014'];
 const OWN_RELATIONS = `
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = $1 AND c.relkind = ANY ('{r,m,S}')`;
@@ -57,15 +58,15 @@ export async function schemaBytes(platform: Platform, schema: string): Promise<n
   return (await measureSchema(platform, schema)) ?? platform.runInShared((session) => readBytes(session, ESTIMATE, schema));
 }
 
-/** As {@link schemaBytes}; undefined if a table is locked. */
+/** As {@link schemaBytes}; undefined if a table is locked, or it takes too long. */
 export function measureSchema(platform: Platform, schema: string): Promise<number | undefined> {
   return platform.runInShared(async (session) => {
-    await session.query("SET lock_timeout = '200ms'");
+    await session.query("SET lock_timeout = '200ms'; SET statement_timeout = '10s'");
     const bytes = await readBytes(session, MEASURE, schema).catch((error: unknown) => {
-      if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+      if (!NOT_MEASURED.includes(codeOf(error))) throw error;
       return undefined;
     });
-    await session.query('RESET lock_timeout');
+    await session.query('RESET lock_timeout; RESET statement_timeout');
     return bytes;
   });
 }

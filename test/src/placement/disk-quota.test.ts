@@ -164,6 +164,69 @@ describe.each(servers)('on $name', ({ start }) => {
       await provisioner.deprovision(placement);
     });
 
+    test('a table that stays locked leaves none of the others unprotected', async () => {
+      const { placement } = await furnished();
+      const session = await open(loginOf(placement));
+      await session.query('BEGIN; LOCK TABLE notes');
+      // As if its statement could not be stopped.
+      expect(await codeFrom(refuseWrites(place(placement), async () => {}))).toBe('55P03');
+      expect(await hasRefusedWrites(place(placement))).toBe(false);
+      for (const table of ['spare', 'watched', 'parted', '"Odd "" name"'])
+        expect(await codeFrom(query(loginOf(placement), `INSERT INTO ${table} VALUES (1)`))).toBe('53100');
+      await session.query('COMMIT');
+      await refuseWrites(place(placement), async () => {});
+      expect(await hasRefusedWrites(place(placement))).toBe(true);
+      expect(await codeFrom(session.query("INSERT INTO notes VALUES (1000, '')"))).toBe('53100');
+      await session.end();
+      await provisioner.deprovision(placement);
+    });
+
+    test('nobody keeps the protection by reading what it consists of, or by a lock', async () => {
+      const { placement, protect } = await furnished();
+      const before = await catalogs(placement);
+      await protect();
+      const reading = await open(loginOf(placement));
+      await reading.query('BEGIN; SELECT FROM pg_catalog.postern_over_quota');
+      await allowWrites(place(placement));
+      expect(await catalogs(placement)).toEqual(before);
+      await reading.query("INSERT INTO notes VALUES (1000, ''); COMMIT");
+      await protect();
+      const locking = await open(loginOf(placement));
+      await locking.query('BEGIN; LOCK TABLE notes IN ACCESS SHARE MODE');
+      await allowWrites(place(placement), () => provisioner.terminateSessions(placement));
+      expect(await catalogs(placement)).toEqual(before);
+      for (const session of [reading, locking]) await session.end();
+      await provisioner.deprovision(placement);
+    });
+
+    test('a right that is given back meanwhile is noticed, and taken again', async () => {
+      const { placement, protect } = await furnished();
+      const { role, database, schema } = placement;
+      const before = await catalogs(placement);
+      await protect();
+      const given = ['postern_owners', `CREATE ON SCHEMA ${schema}`, ...(kind === 'database' ? [`TEMPORARY ON DATABASE ${database}`] : [])];
+      for (const right of given) {
+        await query({ ...admin, database }, `GRANT ${right} TO ${role}`);
+        expect([right, await hasRefusedWrites(place(placement))]).toEqual([right, false]);
+        await refuse(placement);
+        expect([right, await hasRefusedWrites(place(placement))]).toEqual([right, true]);
+      }
+      await allowWrites(place(placement));
+      expect(await catalogs(placement)).toEqual(before);
+      await provisioner.deprovision(placement);
+    });
+
+    test('without a superuser, what is protected is not taken for free', async () => {
+      const { placement, protect } = await furnished();
+      const without = { cluster: { ...platform.cluster, superuser: undefined }, placement };
+      await allowWrites(without);
+      await protect();
+      await expect(allowWrites(without)).rejects.toThrow('it takes a superuser');
+      await allowWrites(place(placement));
+      await allowWrites(without);
+      await provisioner.deprovision(placement);
+    });
+
     test('repairs of a login, and sessions without its schema, give nothing back', async () => {
       const { placement } = await furnished();
       await refuse(placement);
