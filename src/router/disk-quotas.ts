@@ -11,6 +11,7 @@ import type { Observe, Origin } from '../observation.ts';
 import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { allowWrites, dataBytes, hasRefusedWrites, refuseWrites } from '../placement/disk-quota.ts';
 import { isReaderRole, ownerOf } from '../placement/reader-role.ts';
+import { codeOf } from '../protocol/backend.ts';
 import type { Clusters } from './clusters.ts';
 import { whileQuiet } from './moves.ts';
 import type { ServedCluster } from './served-cluster.ts';
@@ -25,6 +26,8 @@ const READ_EVERY_MS = 5_000;
 /** How often the tables of those that share a database are looked through. */
 const SCHEMAS_EVERY_MS = 5_000;
 
+const INSUFFICIENT_PRIVILEGE = '42501';
+
 /** How many organizations are made able or unable to write at the same time. */
 const APPLYING_MAX = 4;
 
@@ -32,8 +35,10 @@ const APPLYING_MAX = 4;
 const BYTES_PER_SECOND = 100_000_000;
 /** When an organization that writes is measured again. */
 const AGAIN_MS = { first: 2_000, last: 60_000 };
-/** When it is tried again to let an organization write, or not. */
-const RETRY_MS = 10_000;
+/** When it is tried again to let an organization write, or not: later after each time that it fails, for the others' sake. */
+const RETRY_MS = { first: 10_000, last: 160_000 };
+/** After how many attempts in vain the log says that an organization is cloned, moved or paused meanwhile. */
+const BUSY_ATTEMPTS = 6;
 
 /** Shares of the limit. What has been near or over it has to be below less than that, so that it does not change all the time. */
 const NEAR = { from: 0.8, below: 0.75 };
@@ -70,8 +75,10 @@ interface Watched {
   changes: string | undefined;
   /** When its state was changed here, on the clock of `performance.now()`. */
   changedAt: number;
-  /** Whether this process has made it unable to write, or has found it so. */
-  isRefused: boolean;
+  /** How large it was when this process has made it unable to write, or has found it so; undefined: it may be able to. */
+  refusedAt: number | undefined;
+  /** How often it could not be measured, or be made able or unable to write, since that was possible. */
+  failures: number;
 }
 
 interface DiskQuotasOptions {
@@ -163,14 +170,14 @@ export class DiskQuotas {
     }
   }
 
+  /** What fails at one server is none of the others' concern. */
   async #look(): Promise<void> {
     const { observe, clusters } = this.#options;
-    try {
-      if (performance.now() - this.#readAt >= READ_EVERY_MS) await this.#read();
-      await Promise.all(clusters.opened().map((cluster) => (cluster.isUp ? this.#lookAt(cluster) : undefined)));
-    } catch (cause) {
+    const warn = (cause: unknown) => {
       if (!this.#stop.signal.aborted) observe({ name: 'service.warning', message: 'organizations could not be measured', cause });
-    }
+    };
+    if (performance.now() - this.#readAt >= READ_EVERY_MS) await this.#read().catch(warn);
+    await Promise.all(clusters.opened().map((cluster) => (cluster.isUp ? this.#lookAt(cluster).catch(warn) : undefined)));
   }
 
   /** Reads who has which limit. One that is new, or has another, is measured at once. */
@@ -185,15 +192,15 @@ export class DiskQuotas {
       const limit = diskLimitOf(organization, config);
       const known = this.#watched.get(organization.id);
       if (known === undefined) {
-        const watched = { organization, limit, dueAt: 0, mayHaveWritten: true, changes: undefined, changedAt: 0, isRefused: false };
-        this.#watched.set(organization.id, watched);
+        const unknown = { dueAt: 0, mayHaveWritten: true, changes: undefined, changedAt: 0, refusedAt: undefined, failures: 0 };
+        this.#watched.set(organization.id, { organization, limit, ...unknown });
         continue;
       }
       // What was read is older than what has been done here.
       if (known.changedAt >= readAt || this.#applying.has(organization.id)) continue;
       const hasMoved = !isDeepStrictEqual(known.organization.placement, organization.placement);
       if (known.limit !== limit || hasMoved) Object.assign(known, { dueAt: 0, mayHaveWritten: true });
-      if (hasMoved) known.isRefused = false;
+      if (hasMoved) known.refusedAt = undefined;
       Object.assign(known, { organization, limit });
     }
     for (const id of gone) if (!this.#applying.has(id)) this.#watched.delete(id);
@@ -229,18 +236,24 @@ export class DiskQuotas {
       );
     const [databases, schemas] = [places('database'), places('schema')];
     const counted: Counted[] = [];
+    let isOpen = true;
     const count = (text: string, names: readonly string[]) => async (session: pg.PoolClient) => {
       counted.push(...(await session.query<Counted>(text, [names])).rows);
     };
     if (databases.length > 0) await platform.run(count(CHANGES_OF_DATABASES, databases));
     if (schemas.length > 0 && performance.now() - (this.#schemasAt.get(name) ?? Number.NEGATIVE_INFINITY) >= SCHEMAS_EVERY_MS) {
-      await platform.runInShared(count(CHANGES_OF_SCHEMAS, schemas));
+      await platform.runInShared(count(CHANGES_OF_SCHEMAS, schemas)).catch((error: unknown) => {
+        if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
+        isOpen = false;
+      });
       this.#schemasAt.set(name, performance.now());
     }
     const changes = new Map(counted.map((row) => [row.name, row.changes]));
     for (const one of watched) {
       const { kind, database, schema } = one.organization.placement;
       const found = changes.get(kind === 'database' ? database : schema);
+      // A superuser has closed the counters before, and this version has not been started as one.
+      if (kind === 'schema' && !isOpen) one.mayHaveWritten = true;
       if (found === undefined || found === one.changes) continue;
       one.changes = found;
       one.mayHaveWritten = true;
@@ -257,8 +270,12 @@ export class DiskQuotas {
       watched.mayHaveWritten = isAtWork;
       const before = organization.diskState;
       const now = diskStateOf(bytes, limit, before);
-      if (now === before && (now !== 'over' || watched.isRefused)) return;
-      if (now === 'over' && before === 'read_only' && watched.isRefused) return;
+      // What has grown all the same is looked at again.
+      const { refusedAt } = watched;
+      if (now === 'over' ? refusedAt !== undefined && bytes <= refusedAt : now === before) {
+        watched.failures = 0;
+        return;
+      }
       this.#beginToApply(cluster, watched, now, bytes);
     } catch (cause) {
       this.#failed(watched, cause);
@@ -268,21 +285,26 @@ export class DiskQuotas {
   /** It may have to wait for locks, for which the others are not. */
   #beginToApply(cluster: ServedCluster, watched: Watched, state: DiskState, bytes: number): void {
     const { id } = watched.organization;
+    if (this.#applying.has(id)) return;
     if (this.#applying.size >= APPLYING_MAX) {
       Object.assign(watched, { dueAt: performance.now() + LOOK_EVERY_MS, mayHaveWritten: true });
       return;
     }
     const applying = this.#apply(cluster, watched, state, bytes)
+      .then(() => {
+        watched.failures = 0;
+      })
       .catch((cause: unknown) => this.#failed(watched, cause))
       .finally(() => this.#applying.delete(id));
     this.#applying.set(id, applying);
   }
 
   #failed(watched: Watched, cause: unknown): void {
-    Object.assign(watched, { dueAt: performance.now() + RETRY_MS, mayHaveWritten: true });
     // While it is cloned or moved, or an operator has paused it.
     const isBusy = cause instanceof ServiceError && cause.kind === 'organization_busy';
-    if (this.#stop.signal.aborted || isBusy) return;
+    const againMs = isBusy ? RETRY_MS.first : Math.min(RETRY_MS.last, RETRY_MS.first * 2 ** watched.failures);
+    Object.assign(watched, { dueAt: performance.now() + againMs, mayHaveWritten: true, failures: watched.failures + 1 });
+    if (this.#stop.signal.aborted || (isBusy && watched.failures !== BUSY_ATTEMPTS)) return;
     const message = `the disk quota of organization ${watched.organization.id} could not be applied`;
     this.#options.observe({ name: 'service.warning', message, cause });
   }
@@ -293,8 +315,10 @@ export class DiskQuotas {
       return;
     }
     const { diskState, placement } = watched.organization;
-    if (isOver(diskState)) await allowWrites({ cluster: cluster.platform.cluster, placement });
-    watched.isRefused = false;
+    // It may be able to write as soon as that has begun.
+    watched.refusedAt = undefined;
+    const end = () => cluster.provisioning((provisioner) => provisioner.terminateSessions(placement));
+    if (isOver(diskState)) await allowWrites({ cluster: cluster.platform.cluster, placement }, end);
     await this.#change(watched, state, bytes);
   }
 
@@ -304,9 +328,13 @@ export class DiskQuotas {
     const { organization } = watched;
     const { placement } = organization;
     const { cluster: server } = cluster.platform;
-    watched.isRefused = await this.#isRefused(cluster, organization);
-    if (watched.isRefused) return;
-    const quiet = { catalog, cluster, limitMs: PAUSE_MS, force: true, withinMs: QUIET_WITHIN_MS };
+    watched.refusedAt = undefined;
+    if (await this.#isRefused(cluster, organization)) {
+      watched.refusedAt = bytes;
+      return;
+    }
+    // A statement that nothing stops must not keep the others from being refused. Its session ends with it.
+    const quiet = { catalog, cluster, limitMs: PAUSE_MS, force: true, isDoneAnyway: true, withinMs: QUIET_WITHIN_MS };
     if (server.superuser !== undefined) {
       await this.#change(watched, 'over', bytes);
       const end = () => cluster.provisioning((provisioner) => provisioner.terminateSessions(placement));
@@ -315,7 +343,7 @@ export class DiskQuotas {
       await cluster.provisioning((provisioner) => provisioner.admitReaders(placement));
       await whileQuiet(organization, quiet, () => this.#change(watched, 'read_only', bytes));
     }
-    watched.isRefused = true;
+    watched.refusedAt = bytes;
   }
 
   /** Another process may have done it before. */

@@ -103,6 +103,8 @@ export interface QuietOptions {
   readonly limitMs: number;
   /** Whether sessions that do not end are terminated. Otherwise the work is refused because of them. */
   readonly force: boolean;
+  /** Whether the work is done, too, if some do not end when they are terminated. */
+  readonly isDoneAnyway?: boolean;
   /** How long they may take to end; default: {@link QUIET_WITHIN_MS}. */
   readonly withinMs?: number;
   /** Names the pause; undefined: a random name. */
@@ -115,7 +117,7 @@ export interface QuietOptions {
  */
 export async function whileQuiet<Result>(
   { id, placement }: Pick<Organization, 'id' | 'placement'>,
-  { catalog, cluster, limitMs, force, withinMs = QUIET_WITHIN_MS, token = randomBytes(16).toString('hex') }: QuietOptions,
+  { catalog, cluster, limitMs, force, isDoneAnyway, withinMs = QUIET_WITHIN_MS, token = randomBytes(16).toString('hex') }: QuietOptions,
   work: (pause: Pause) => Promise<Result>,
 ): Promise<Result> {
   const pause = { organizationId: id, token };
@@ -123,7 +125,7 @@ export async function whileQuiet<Result>(
   try {
     const isQuiet = await waitForQuiet(cluster, placement, withinMs);
     if (!isQuiet && !force) throw await stillInUse(cluster, placement);
-    if (!isQuiet) await terminate(cluster, placement);
+    if (!isQuiet) await terminate(cluster, placement, isDoneAnyway);
     return await work(pause);
   } finally {
     await catalog.pauses.end(pause);
@@ -148,9 +150,9 @@ async function stillInUse(cluster: ServedCluster, placement: Organization['place
   });
 }
 
-async function terminate(cluster: ServedCluster, placement: Organization['placement']): Promise<void> {
+async function terminate(cluster: ServedCluster, placement: Organization['placement'], mayRemain = false): Promise<void> {
   const running = await cluster.provisioning((provisioner) => provisioner.terminateSessions(placement));
-  if (running.length === 0) return;
+  if (running.length === 0 || mayRemain) return;
   throw new ServiceError('organization_busy', `sessions do not end when they are terminated: ${describeProcesses(running)}`);
 }
 

@@ -129,6 +129,25 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
   });
 
+  test('the process that protects it looks again when the data grows all the same', async () => {
+    const { owner } = await furnished();
+    const superuser = new pg.Client({ ...inject('cluster'), database: placement === 'database' ? owner.id : 'postern_shared' });
+    await superuser.connect();
+    const schema = placement === 'database' ? 'public' : owner.id;
+    const { rows } = await superuser.query(
+      `SELECT tgname AS name FROM pg_trigger WHERE tgname ~ '^postern_quota_.*_insert$' AND tgrelid = $1::regclass`,
+      [`${schema}.spare`],
+    );
+    await superuser.query(`DROP TRIGGER ${rows[0]?.name} ON ${schema}.spare`);
+    await superuser.end();
+    await eventually('the table is protected again', async () => {
+      const { body } = await service.query(owner, 'INSERT INTO spare SELECT generate_series(1, 10000)');
+      return body.code === 'disk_quota_exceeded';
+    });
+    await limit(service, owner, null);
+    await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
+  });
+
   test('a writer at full speed is stopped before it has written a gigabyte more', async () => {
     const owner = await service.signUp();
     const quota = 64 * MEBIBYTE;
@@ -185,5 +204,23 @@ describe('where no superuser is known', () => {
     await over;
     await eventually('writing is possible', async () => (await service.query(owner, "INSERT INTO notes VALUES (3, '')")).status === 200);
     expect(await stateOf(service, owner)).toBe('within');
+  });
+
+  test('an organization is measured also where the counters of its tables are closed', async () => {
+    const closing = new pg.Client({ ...server, database: 'postern_shared' });
+    await closing.connect();
+    const closed = 'pg_stat_get_tuples_inserted(oid)';
+    await closing.query(`REVOKE EXECUTE ON FUNCTION ${closed} FROM PUBLIC`);
+    const other = await startTestService({
+      DATABASE_URL: serverUrl({ ...server, user: 'manager', password: 'manager' }),
+      POSTERN_PLACEMENT: 'schema',
+    });
+    const owner = await other.signUp();
+    await limit(other, owner, 1);
+    expect((await other.query(owner, 'CREATE TABLE notes AS SELECT 1 AS id')).status).toBe(200);
+    await eventually('it is over', async () => (await stateOf(other, owner)) === 'read_only');
+    await other.close();
+    await closing.query(`GRANT EXECUTE ON FUNCTION ${closed} TO PUBLIC`);
+    await closing.end();
   });
 });
