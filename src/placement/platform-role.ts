@@ -7,10 +7,16 @@ import { changePrivileges, type Names } from './hardening.ts';
 /** A role without LOGIN, of which the organizations' own roles are members. It has what their readers' roles must not have. */
 const OWNERS = 'postern_owners';
 
-/** The functions that create large objects, or write to them. In a read-only session they would be refused, but any session can leave that. */
-export const WRITE_LARGE_OBJECTS: Names = {
+/**
+ * The functions that create large objects, or write to them, and from PostgreSQL 18 on those that write a table's statistics. In a read-only
+ * session they would be refused, but any session can leave that.
+ */
+export const OWNERS_FUNCTIONS: Names = {
   relations: [],
-  functions: ['lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate', 'lo_truncate64'],
+  functions: [
+    ...['lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate', 'lo_truncate64'],
+    'pg_(restore|clear)_[a-z]+_stats',
+  ],
 };
 
 /** The server's own functions in a shared database, which {@link refuseChosenLargeObjects} has replaced. */
@@ -121,10 +127,10 @@ export function findSharedDatabaseRights(hasOwnersRole: boolean): string {
   return `SELECT FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() AND ${has('0', 'CONNECT')} AND ${temporary}`;
 }
 
-/** Leaves large objects to the owners, except for reading them. @param session of a superuser, in a database of organizations */
-export async function leaveLargeObjectsToOwners(session: pg.Client): Promise<void> {
-  await changePrivileges(session, `REVOKE ALL ON %s FROM PUBLIC`, WRITE_LARGE_OBJECTS);
-  await changePrivileges(session, `GRANT EXECUTE ON %s TO ${OWNERS}`, WRITE_LARGE_OBJECTS);
+/** Leaves large objects to the owners, except for reading them, and statistics, except for ANALYZE. @param session of a superuser, in a database of organizations */
+export async function leaveWritingToOwners(session: pg.Client): Promise<void> {
+  await changePrivileges(session, `REVOKE ALL ON %s FROM PUBLIC`, OWNERS_FUNCTIONS);
+  await changePrivileges(session, `GRANT EXECUTE ON %s TO ${OWNERS}`, OWNERS_FUNCTIONS);
   await changePrivileges(session, `REVOKE ALL ON %s FROM ${OWNERS}`, REPLACED);
 }
 

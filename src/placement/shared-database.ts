@@ -4,7 +4,7 @@ import { type AdminLogin, withSession } from './admin-connection.ts';
 import { closeCitus, hasCitus, ON_THIS_NODE } from './citus.ts';
 import { TEMPLATE } from './database-template.ts';
 import { changePrivileges, findHardened, harden, type Names, ONE_DATABASE, WHOLE_SERVER } from './hardening.ts';
-import { findSharedDatabaseRights, leaveLargeObjectsToOwners, sharedDatabaseRights, WRITE_LARGE_OBJECTS } from './platform-role.ts';
+import { findSharedDatabaseRights, leaveWritingToOwners, OWNERS_FUNCTIONS, sharedDatabaseRights } from './platform-role.ts';
 
 const NAMES = {
   void: ['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared'],
@@ -93,13 +93,13 @@ END $$;`;
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 11;
+const EDITION = 12;
 const HARDENED = ', hardened';
 
 /** What the platform reads of an organization's relations: see schema-statistics.ts, and for how much is written there disk-quotas.ts of the router. */
 const COUNTERS: Names = { relations: [], functions: ['pg_stat_get_(numscans|tuples_returned|live_tuples|tuples_inserted|tuples_updated)'] };
 
-const TAKEN: readonly Names[] = [WHOLE_SERVER, ONE_DATABASE, WRITE_LARGE_OBJECTS];
+const TAKEN: readonly Names[] = [WHOLE_SERVER, ONE_DATABASE, OWNERS_FUNCTIONS];
 const REPLACED: Names = { relations: [], functions: [...ADVISORY_LOCKS_REPLACED, ...CHOSEN_LARGE_OBJECTS, 'pg_notify'] };
 
 interface SharedOptions {
@@ -196,7 +196,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
     await refuseChosenLargeObjects(session);
-    await leaveLargeObjectsToOwners(session);
+    await leaveWritingToOwners(session);
     await replacePgNotify(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
     await changePrivileges(session, `GRANT EXECUTE ON %s TO ${platform}`, COUNTERS);

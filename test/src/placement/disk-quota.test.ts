@@ -216,6 +216,27 @@ describe.each(servers)('on $name', ({ start }) => {
       await provisioner.deprovision(placement);
     });
 
+    test('statistics are made by ANALYZE alone, and by hand again afterwards', async () => {
+      const { placement, protect } = await furnished();
+      const { schema } = placement;
+      const write = [
+        `SELECT pg_restore_relation_stats('schemaname', '${schema}', 'relname', 'notes', 'relpages', 5)`,
+        `SELECT pg_restore_attribute_stats('schemaname', '${schema}', 'relname', 'notes', 'attname', 'body', 'inherited', false, 'avg_width', 5)`,
+        `SELECT pg_clear_relation_stats('${schema}', 'notes')`,
+        `SELECT pg_clear_attribute_stats('${schema}', 'notes', 'body', false)`,
+      ];
+      const answers = () => Promise.all(write.map((sql) => codeFrom(query(loginOf(placement), sql))));
+      // Before PostgreSQL 18 there are no such functions.
+      const isThere = platform.cluster.serverVersion >= 180_000;
+      const all = (code: string) => write.map(() => (isThere ? code : '42883'));
+      await protect();
+      expect(await answers()).toEqual(all('42501'));
+      await query(loginOf(placement), 'ANALYZE notes');
+      await allowWrites(place(placement));
+      expect(await answers()).toEqual(all(''));
+      await provisioner.deprovision(placement);
+    });
+
     test('without a superuser, what is protected is not taken for free', async () => {
       const { placement, protect } = await furnished();
       const without = { cluster: { ...platform.cluster, superuser: undefined }, placement };
