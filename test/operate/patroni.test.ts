@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { needDebian } from '../clients/debian.ts';
+import { eventually } from '../support/eventually.ts';
 import { type NumberingWriters, startNumberingWriters } from '../support/numbering-writers.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import type { TestOrganization } from '../support/service.ts';
@@ -25,6 +26,8 @@ beforeAll(async () => {
   [patroni, installation] = await Promise.all([startPatroni(), makeInstallation()]);
   await patroni.settled();
   postern = await installation.start({ DATABASE_URL: patroni.url, POSTERN_SECRET: 'of three servers', POSTERN_WORKERS: '2' });
+  // The service is up with the first of them.
+  await eventually('both workers run', async () => (await workerPids(postern)).length === 2);
   started = await processes();
   organization = await postern.signUp();
   writers = await startNumberingWriters(postern, organization);
