@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { FastPath } from '../../http/fast-path/connection.ts';
+import { NO_LIMITS } from '../../src/catalog/limits.ts';
 import type { Tenant } from '../../src/router/lease.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { SeededRandom } from '../support/random.ts';
@@ -115,7 +116,12 @@ describe('through TLS', () => {
   ] as const)('%s', async (_what, headers, left) => {
     leave.mockClear();
     const { authenticator } = standIn();
-    const known = { organization: { id: 'org_nobody' }, key: { replacedBy: null }, revoked: new AbortController().signal } as Tenant;
+    const known = {
+      organization: { id: 'org_nobody', limits: NO_LIMITS },
+      limitsId: 'org_nobody',
+      key: { replacedBy: null },
+      revoked: new AbortController().signal,
+    } as Tenant;
     const door = await openDoor({
       authenticator: { ...authenticator, recognize: () => known },
       tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY },

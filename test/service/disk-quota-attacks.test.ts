@@ -155,6 +155,9 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     const client = await service.connect(owner);
     await client.query('CREATE TABLE filling (body text)');
     const write = `INSERT INTO filling SELECT repeat('x', 1000) FROM generate_series(1, 20000)`;
+    // Before that, its limit may not have been read yet.
+    await client.query(`INSERT INTO filling SELECT repeat('x', 1000) FROM generate_series(1, 47000)`);
+    await eventually('it is measured', async () => (await stateOf(service, owner)) === 'near');
     let last = '';
     while (last === '') last = await codeByWire(client, write);
     expect(['53100', '57P01', 'Error: Connection terminated unexpectedly']).toContain(last);
