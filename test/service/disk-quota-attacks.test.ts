@@ -5,6 +5,7 @@ import { codeOf } from '../../src/protocol/backend.ts';
 import { A_TRIGGER, AFTERWARDS, ALLOWED, ATTEMPTS, BEFORE, LARGE_OBJECT, READERS_ATTEMPTS } from '../support/disk-quota.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
+import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
 import { serverUrl } from '../support/server-url.ts';
 import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
@@ -56,6 +57,53 @@ function codeOfCopy(client: pg.Client, sql: string, rows: string): Promise<strin
   });
 }
 
+/** An organization over its quota that has some of everything, and a reader of it. */
+async function furnish(
+  service: TestService,
+): Promise<{ owner: TestOrganization; reader: TestOrganization; fill: (sql: string) => string }> {
+  const owner = await service.signUp();
+  const reader = await readKeyOf(service, owner);
+  const client = await service.connect(owner);
+  const values: Record<string, string> = { READER: readerOf(owner.id), SCHEMA: 'public' };
+  const fill = (sql: string) => Object.entries(values).reduce((text, [name, value]) => text.replaceAll(`%${name}%`, value), sql);
+  await client.query(fill(BEFORE));
+  values.LO = String((await client.query(LARGE_OBJECT)).rows[0]?.id);
+  await client.end();
+  await limit(service, owner, 1);
+  await untilRefused(service, owner);
+  values.TRIGGER = (await service.query(owner, A_TRIGGER)).body.rows[0].name;
+  return { owner, reader, fill };
+}
+
+/** That no attempt to write succeeds at either door, by the owner or a reader, and what makes room does. */
+async function attack(service: TestService): Promise<void> {
+  const { owner, reader, fill } = await furnish(service);
+  const answers: Record<string, string> = {};
+  const expected: Record<string, string> = {};
+  for (const [who, attempts] of [
+    [owner, ATTEMPTS],
+    [reader, READERS_ATTEMPTS],
+  ] as const) {
+    const client = await service.connect(who);
+    for (const { sql, code = '53100', isForSessions = false } of attempts) {
+      expected[`wire ${sql}`] = code;
+      answers[`wire ${sql}`] = await codeByWire(client, fill(sql));
+      if (isForSessions) continue;
+      expected[`http ${sql}`] = code;
+      answers[`http ${sql}`] = (await service.query(who, fill(sql))).body.sqlstate;
+    }
+    await client.end();
+  }
+  expect(answers).toEqual(expected);
+  const copying = await service.connect(owner);
+  expect(await codeOfCopy(copying, 'COPY notes FROM STDIN', '1000\tnew\n')).toBe('53100');
+  await copying.end();
+  for (const sql of ALLOWED) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
+  await limit(service, owner, null);
+  await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
+  for (const sql of AFTERWARDS) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
+}
+
 describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   let service: TestService;
   const settings = { ...testVariables(), POSTERN_PLACEMENT: placement };
@@ -64,51 +112,10 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   });
   afterAll(() => service.close());
 
-  async function furnished(): Promise<{ owner: TestOrganization; reader: TestOrganization; fill: (sql: string) => string }> {
-    const owner = await service.signUp();
-    const reader = await readKeyOf(service, owner);
-    const client = await service.connect(owner);
-    const values: Record<string, string> = { READER: readerOf(owner.id), SCHEMA: 'public' };
-    const fill = (sql: string) => Object.entries(values).reduce((text, [name, value]) => text.replaceAll(`%${name}%`, value), sql);
-    await client.query(fill(BEFORE));
-    values.LO = String((await client.query(LARGE_OBJECT)).rows[0]?.id);
-    await client.end();
-    await limit(service, owner, 1);
-    await untilRefused(service, owner);
-    values.TRIGGER = (await service.query(owner, A_TRIGGER)).body.rows[0].name;
-    return { owner, reader, fill };
-  }
-
-  test('no attempt to write succeeds at either door, by the owner or a reader, and what makes room does', async () => {
-    const { owner, reader, fill } = await furnished();
-    const answers: Record<string, string> = {};
-    const expected: Record<string, string> = {};
-    for (const [who, attempts] of [
-      [owner, ATTEMPTS],
-      [reader, READERS_ATTEMPTS],
-    ] as const) {
-      const client = await service.connect(who);
-      for (const { sql, code = '53100', isForSessions = false } of attempts) {
-        expected[`wire ${sql}`] = code;
-        answers[`wire ${sql}`] = await codeByWire(client, fill(sql));
-        if (isForSessions) continue;
-        expected[`http ${sql}`] = code;
-        answers[`http ${sql}`] = (await service.query(who, fill(sql))).body.sqlstate;
-      }
-      await client.end();
-    }
-    expect(answers).toEqual(expected);
-    const copying = await service.connect(owner);
-    expect(await codeOfCopy(copying, 'COPY notes FROM STDIN', '1000\tnew\n')).toBe('53100');
-    await copying.end();
-    for (const sql of ALLOWED) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
-    await limit(service, owner, null);
-    await eventually('writing is possible', async () => (await stateOf(service, owner)) === 'within');
-    for (const sql of AFTERWARDS) expect(await service.query(owner, fill(sql))).toMatchObject({ status: 200 });
-  });
+  test('no attempt to write succeeds at either door, by the owner or a reader, and what makes room does', () => attack(service));
 
   test('the next process completes what one has left undone', async () => {
-    const { owner, fill } = await furnished();
+    const { owner, fill } = await furnish(service);
     const other = await startTestService(settings);
     await service.close();
     service = other;
@@ -130,7 +137,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   });
 
   test('the process that protects it looks again when the data grows all the same', async () => {
-    const { owner } = await furnished();
+    const { owner } = await furnish(service);
     const superuser = new pg.Client({ ...inject('cluster'), database: placement === 'database' ? owner.id : 'postern_shared' });
     await superuser.connect();
     const schema = placement === 'database' ? 'public' : owner.id;
@@ -168,6 +175,20 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     expect(body.disk.usedBytes).toBeLessThan(quota + 1_000_000_000);
     await client.end();
     await service.service.operator.drop(owner.id, ORIGIN);
+  });
+});
+
+describe.runIf(hasPostgres15)('on PostgreSQL 15', () => {
+  let server: Awaited<ReturnType<typeof startPostgres15>>;
+  beforeAll(async () => {
+    server = await startPostgres15();
+  });
+  afterAll(() => server.stop());
+
+  test.each(PLACEMENTS)('in the %s placement, no attempt to write succeeds, and what makes room does', async (placement) => {
+    const service = await startTestService({ ...testVariables(), POSTERN_PLACEMENT: placement, DATABASE_URL: serverUrl(server) });
+    await attack(service);
+    await service.close();
   });
 });
 
