@@ -47,7 +47,7 @@ export async function archiveOf({ folder }: BackedUpServer, dir: string): Promis
   return Archive.claim(dir, await systemIdentifierOf(folder), join(dirname(folder), 'backup-folder'));
 }
 
-/** How long the WAL of a base backup may take to be archived. */
+/** How long the archive may stand still before the WAL of a base backup is in it. */
 const ARCHIVE_TIMEOUT_MS = 60_000;
 const ARCHIVE_POLL_MS = 100;
 
@@ -90,10 +90,14 @@ async function archivedUpTo(session: pg.Client): Promise<number> {
 }
 
 async function untilArchived(session: pg.Client, position: number, signal: AbortSignal | undefined): Promise<void> {
-  const deadline = performance.now() + ARCHIVE_TIMEOUT_MS;
-  while ((await archivedUpTo(session)) < position) {
-    if (performance.now() > deadline) throw new BackupError('the WAL of the base backup was not archived in time');
+  let archived = await archivedUpTo(session);
+  let movedAt = performance.now();
+  while (archived < position) {
+    if (performance.now() - movedAt > ARCHIVE_TIMEOUT_MS) throw new BackupError('the WAL of the base backup was not archived in time');
     await delay(ARCHIVE_POLL_MS, undefined, { ...(signal === undefined ? {} : { signal }) });
+    const now = await archivedUpTo(session);
+    if (now > archived) movedAt = performance.now();
+    archived = now;
   }
 }
 

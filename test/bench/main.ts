@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { makeScratch } from '../support/scratch.ts';
 import { ablationTable, measureWithout } from './ablation.ts';
+import { BACKUPS } from './backups.ts';
 import { type Bench, openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
@@ -37,6 +38,7 @@ const SCENARIOS: readonly Scenario[] = [
   WORKERS,
   CLUSTERS,
   OPERATORS,
+  BACKUPS,
 ];
 
 const interrupted = new AbortController();

@@ -7,12 +7,13 @@ import { isServing, readPostmasterPid, stopOrphan } from '../../src/embedded/pos
 import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
+/** The bench is compiled, into dist. */
+const ROOT = fileURLToPath(new URL(import.meta.url.includes('/dist/test/') ? '../../../' : '../../', import.meta.url));
+const MAIN = join(ROOT, 'dist/src/main.js');
 const START_TIMEOUT_MS = 280_000;
 
 /** What Node runs for `postern admin`. */
-export const ADMIN: readonly string[] = [fileURLToPath(new URL('../../dist/src/command.js', import.meta.url)), 'admin'];
+export const ADMIN: readonly string[] = [join(ROOT, 'dist/src/command.js'), 'admin'];
 
 /** How a process ended, and all it said. */
 export interface Ended {
