@@ -19,7 +19,29 @@ const whole = (fallback: number, min: number, max: number) =>
     .transform(Number)
     .default(fallback);
 
-const oneOf = <const Words extends readonly string[]>(words: Words) => z.enum(words, { error: `must be one of ${words.join(', ')}` });
+const oneOf = <const Words extends readonly string[]>(words: Words) =>
+  z.enum(words, {
+    error: ({ input }) => `must be one of ${words.join(', ')}${didYouMean(String(input), words)}`,
+  });
+
+/** The words that PostgreSQL takes for a boolean. @see https://www.postgresql.org/docs/current/datatype-boolean.html */
+const BOOLEANS: Readonly<Record<string, 'on' | 'off'>> = {
+  on: 'on',
+  true: 'on',
+  yes: 'on',
+  1: 'on',
+  off: 'off',
+  false: 'off',
+  no: 'off',
+  0: 'off',
+};
+
+const onOrOff = (fallback: 'on' | 'off') =>
+  z
+    .string()
+    .transform((text) => BOOLEANS[text.toLowerCase()] ?? text)
+    .pipe(oneOf(['on', 'off']))
+    .default(fallback);
 
 const port = (fallback: number) => whole(fallback, 0, 65_535);
 const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
@@ -71,14 +93,16 @@ const schema = z.object({
   POSTERN_BACKUP_VERIFY_HOURS: whole(168, 0, 8_760).describe('From one trial restore to the next; 0: none'),
   POSTERN_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
   POSTERN_HOST: host.default('127.0.0.1'),
+  /** As {@link POSTERN_HOST}; undefined: the same. */
+  POSTERN_OPS_HOST: host.optional(),
   POSTERN_HTTP_PORT: port(8080),
   POSTERN_PG_PORT: port(6432),
   POSTERN_OPS_PORT: port(9464),
   /** The host in connection strings, if it differs from the address that the service listens on. */
   POSTERN_PUBLIC_HOST: host.optional(),
   POSTERN_PLACEMENT: oneOf(['database', 'schema']).default('database'),
-  POSTERN_ALLOW_XPATH: oneOf(['off', 'on']).default('off'),
-  POSTERN_QUERY_STATISTICS: oneOf(['off', 'on']).default('off'),
+  POSTERN_ALLOW_XPATH: onOrOff('off'),
+  POSTERN_QUERY_STATISTICS: onOrOff('off'),
   POSTERN_CONTROL_DATABASE: z
     .string()
     .regex(/^[a-z_][a-z0-9_]{0,50}$/, 'must be a plain lower-case name')
@@ -91,7 +115,7 @@ const schema = z.object({
   POSTERN_OPERATOR_KEY: z.string().min(16, 'must have at least 16 characters').optional(),
   POSTERN_OPERATOR_NETWORKS: cidrList,
   POSTERN_CORS_ORIGINS: originList,
-  POSTERN_CONSOLE: oneOf(['on', 'off']).default('on'),
+  POSTERN_CONSOLE: onOrOff('on'),
   POSTERN_SIGNUP: oneOf(['open', 'invite', 'closed']).default('open'),
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
@@ -143,12 +167,29 @@ const schema = z.object({
 /** The names of all settings. */
 export const SETTING_NAMES = Object.keys(schema.shape) as readonly (keyof Config)[];
 
+/** Settings that hold a secret, which may be in a file: its path is in the variable of this name with `_FILE`. */
+const IN_FILES = ['DATABASE_URL', 'POSTERN_SECRET'] as const;
+/** What hosts for applications set to the port that they lead requests to. */
+const USUAL_PORT = 'PORT';
+
 /**
  * @param environment usually `process.env`; an empty value counts as unset
  * @throws ConfigError naming the first variable with a bad value
  */
 export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
   const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''));
+  for (const name of IN_FILES) {
+    const path = set[`${name}_FILE`];
+    if (path === undefined) continue;
+    if (set[name] !== undefined) throw new ConfigError(`${name}_FILE: is set beside ${name}: unset one of them`);
+    const text = contentsOf(path)?.trim();
+    if (!text) throw new ConfigError(`${name}_FILE: ${path} is empty or cannot be read`);
+    set[name] = text;
+  }
+  if (set.POSTERN_HTTP_PORT === undefined && set[USUAL_PORT] !== undefined) {
+    if (!isWhole(set[USUAL_PORT], 0, 65_535)) throw new ConfigError(`${USUAL_PORT}: must be a whole number from 0 to 65535`);
+    set.POSTERN_HTTP_PORT = set[USUAL_PORT];
+  }
   const parsed = schema.safeParse(set);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -256,10 +297,40 @@ function contentsOf(path: string): string | undefined {
   }
 }
 
-/** What is set under a name like those of the settings but is none: misspelt, mostly. */
+/** What is set under a name like those of the settings but is none, and which setting it resembles: misspelt, mostly. */
 export function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const known: readonly string[] = [...SETTING_NAMES, ...IN_FILES.map((name) => `${name}_FILE`)];
   const isSet = (name: string) => environment[name] !== undefined && environment[name] !== '';
-  return Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !(name in schema.shape));
+  const unknown = Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !known.includes(name));
+  return unknown.map((name) => `${name}${didYouMean(name, known)}`);
+}
+
+/** How many letters may be wrong in what is taken for another word. */
+const WRONG_LETTERS_MAX = 3;
+const WORD_MAX_CHARACTERS = 64;
+
+/** ` (did you mean x?)` if a word is much like one of these; else nothing. */
+function didYouMean(text: string, words: readonly string[]): string {
+  if (text.length > WORD_MAX_CHARACTERS) return '';
+  const [asked, max] = [text.toLowerCase(), Math.min(WRONG_LETTERS_MAX, Math.floor(text.length / 2))];
+  const near = words.map((word) => ({ word, wrong: distance(asked, word.toLowerCase()) })).filter(({ wrong }) => wrong <= max);
+  const [best] = near.sort((a, b) => a.wrong - b.wrong);
+  return best === undefined ? '' : ` (did you mean ${best.word}?)`;
+}
+
+/** Levenshtein's, where two letters that have changed places are one error. */
+function distance(a: string, b: string): number {
+  let [before, row]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, column) => column)];
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const change = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const swap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? (before[j - 2] ?? 0) + 1 : change;
+      next.push(Math.min(change, swap, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length] ?? 0;
 }
 
 /** Whether its password is an API key: what a client of Postern connects with. */

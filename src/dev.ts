@@ -47,7 +47,7 @@ export async function runForDevelopment(environment: Environment): Promise<void>
       : '';
     return `\nPostern is open, for development. ${note}\n\n${doorsOf(config, service)}\n${address}DATABASE_URL=${url}\n\n${kept}\n`;
   };
-  const own = { ...(await withFreePorts(withoutOwnUrl(environment), file)), POSTERN_WORKERS: '1' };
+  const own = { ...withoutSignUpLimit(await withFreePorts(withoutOwnUrl(environment), file)), POSTERN_WORKERS: '1' };
   await runService(own, greet, { consoleSignIn });
 }
 
@@ -61,6 +61,12 @@ function withoutOwnUrl(environment: Environment): Environment {
   return isOfAnOrganization(url) ? rest : environment;
 }
 
+/** Nobody but this machine's own users can sign up: tests of an application do by the hundred. */
+function withoutSignUpLimit(environment: Environment): Environment {
+  const { POSTERN_HOST: host, POSTERN_SIGNUPS_PER_HOUR: limit } = environment;
+  return host || limit ? environment : { ...environment, POSTERN_SIGNUPS_PER_HOUR: '1000000' };
+}
+
 /** Ports that are set stay; the others are those of the last start, so that its addresses go on to work, or any. */
 async function withFreePorts(environment: Environment, { variables }: EnvFile): Promise<Environment> {
   const former: Environment = {
@@ -68,7 +74,8 @@ async function withFreePorts(environment: Environment, { variables }: EnvFile): 
     POSTERN_PG_PORT: portOf(variables.get('DATABASE_URL')),
   };
   const chosen = PORT_SETTINGS.map(async (setting) => {
-    if (environment[setting]) return [setting, environment[setting]];
+    const given = environment[setting] || (setting === 'POSTERN_HTTP_PORT' && environment.PORT);
+    if (given) return [setting, given];
     const port = former[setting] ?? '0';
     return [setting, (await isFree(environment.POSTERN_HOST || '127.0.0.1', Number(port))) ? port : '0'];
   });

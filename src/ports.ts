@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
+import { inNetworks, parseAddress } from './auth/tokens.ts';
 import { type Config, ConfigError } from './config.ts';
 import { codeOf } from './protocol/backend.ts';
 
@@ -47,11 +48,12 @@ export async function listenOn<Listening>(
   setting: PortSetting,
   listen: (host: string, port: number) => Promise<Listening>,
 ): Promise<Listening> {
-  const { POSTERN_HOST: host, [setting]: port } = config;
+  const { [setting]: port } = config;
+  const [hostSetting, host] = hostOf(config, setting);
   try {
     return await listen(host, port);
   } catch (error) {
-    throw cannotListen(setting, host, port, error);
+    throw cannotListen({ setting, hostSetting }, host, port, error);
   }
 }
 
@@ -61,8 +63,34 @@ export function portOf(server: Pick<Server, 'address'>): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
+const isLoopbackAddress = inNetworks(['127.0.0.0/8', '::1/128']);
+
+/** Whether only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  const address = parseAddress(host);
+  return host === 'localhost' || (address !== undefined && isLoopbackAddress(address));
+}
+
+/** What is wrong when keys come over a network in the clear, and no proxy in front takes TLS off; else undefined. */
+export function clearTextWarning(config: Config): string | undefined {
+  const { POSTERN_HOST: host, POSTERN_TLS_CERT: certificate, POSTERN_TRUST_PROXY, POSTERN_PROXY_PROTOCOL_FROM } = config;
+  if (isLoopback(host) || certificate !== undefined) return undefined;
+  if (POSTERN_TRUST_PROXY !== undefined || POSTERN_PROXY_PROTOCOL_FROM !== undefined) return undefined;
+  return `keys and data cross the network in clear text on ${host}: set POSTERN_TLS_CERT and POSTERN_TLS_KEY`;
+}
+
+function hostOf({ POSTERN_HOST, POSTERN_OPS_HOST }: Config, setting: PortSetting): readonly [setting: string, host: string] {
+  if (setting === 'POSTERN_OPS_PORT' && POSTERN_OPS_HOST !== undefined) return ['POSTERN_OPS_HOST', POSTERN_OPS_HOST];
+  return ['POSTERN_HOST', POSTERN_HOST];
+}
+
 /** Names the setting at fault, and what to set. An address that is not this machine's is not the port's fault. */
-function cannotListen(setting: PortSetting, host: string, port: number, error: unknown): ConfigError {
+function cannotListen(
+  { setting, hostSetting }: { readonly setting: PortSetting; readonly hostSetting: string },
+  host: string,
+  port: number,
+  error: unknown,
+): ConfigError {
   const code = codeOf(error);
   if (code === 'EADDRINUSE') {
     return new ConfigError(`${setting}: port ${port} is taken: set ${setting}=0 for any free port, or another number`);
@@ -70,7 +98,7 @@ function cannotListen(setting: PortSetting, host: string, port: number, error: u
   if (code === 'EACCES')
     return new ConfigError(`${setting}: port ${port} is for root: set ${setting}=0 for any free port, or 1024 or more`);
   const fault = ADDRESS_FAULTS.get(code);
-  if (fault !== undefined) return new ConfigError(`POSTERN_HOST: cannot listen on ${host}: ${fault}`);
+  if (fault !== undefined) return new ConfigError(`${hostSetting}: cannot listen on ${host}: ${fault}`);
   return new ConfigError(`${setting}: ${error instanceof Error ? error.message : String(error)}`);
 }
 

@@ -5,6 +5,7 @@ import { endOfSupport } from './node-release.ts';
 import { fanOut, type ObservationHandlers } from './observation.ts';
 import { createLogger, linesForPeople, logObserver, standardOutput } from './observers/log.ts';
 import { ClusterError } from './placement/cluster.ts';
+import { clearTextWarning } from './ports.ts';
 import { type Service, type ServiceOptions, startService } from './service.ts';
 import { startWorkers, type Workers } from './workers/supervisor.ts';
 
@@ -52,6 +53,8 @@ export async function runService(
     const log = fanOut(observer);
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
+    const inTheClear = clearTextWarning(config);
+    if (inTheClear !== undefined) log({ name: 'service.warning', message: inTheClear });
     if (config.POSTERN_WORKERS > 1) {
       service = await startWorkers(config, log);
     } else {

@@ -50,7 +50,7 @@ import type { ConsoleSignIn } from './router/one-time-sign-in.ts';
 import { Operator } from './router/operator.ts';
 import { RefusalLimit } from './router/refusal-limit.ts';
 import { Router } from './router/router.ts';
-import type { ServedCluster } from './router/served-cluster.ts';
+import { requireRoom, type ServedCluster } from './router/served-cluster.ts';
 import { Sessions } from './router/sessions.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { QueryScheduler } from './sql/query-scheduler.ts';
@@ -110,6 +110,7 @@ export async function startService(initial: Config, observer: Observer, { consol
     const disk = folder === undefined ? undefined : new DiskSpace(folder);
     const backups = shared === undefined ? await openBackups(postgres, config, log, opened) : undefined;
     const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
+    requireRoom(config, first.maxConnections, shared?.workers ?? 1);
     let clusters: Clusters | undefined;
     let counters: UsageCounters | undefined;
     let quotas: DiskQuotas | undefined;
@@ -308,7 +309,7 @@ export async function startService(initial: Config, observer: Observer, { consol
     });
     const httpPort = await listenOn(config, 'POSTERN_HTTP_PORT', (host, port) => serve(app, host, port));
     const ops = createOpsApp({
-      isServedHost: servedHosts(config),
+      isServedHost: servedHosts({ ...config, POSTERN_HOST: config.POSTERN_OPS_HOST ?? config.POSTERN_HOST }),
       ready,
       observe,
       metrics: async () => ({

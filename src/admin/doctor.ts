@@ -1,7 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
-import { inNetworks, parseAddress } from '../auth/tokens.ts';
 import { listBackups } from '../backups/backups.ts';
 import type { Config } from '../config.ts';
 import { DiskSpace, type DiskUse, isLow } from '../embedded/disk-space.ts';
@@ -9,6 +8,7 @@ import { openFilesLimit } from '../file-descriptors.ts';
 import { endOfSupport } from '../node-release.ts';
 import type { Platform } from '../placement/cluster.ts';
 import { concernAboutReleases, concernsAbout, readServerAge, type ServerAge } from '../placement/server-release.ts';
+import { clearTextWarning, isLoopback } from '../ports.ts';
 import { textOf } from '../protocol/backend.ts';
 import { sessionsNeeded } from '../router/served-cluster.ts';
 import { connectionLimits } from '../workers/shared-parts.ts';
@@ -238,27 +238,25 @@ function latest(times: readonly string[]): string | undefined {
   return times.toSorted().at(-1);
 }
 
-const isLoopbackAddress = inNetworks(['127.0.0.0/8', '::1/128']);
-
 function examineAddress(config: Config, { publicHost }: Surroundings): Finding[] {
   const { POSTERN_HOST: host, POSTERN_PUBLIC_HOST: name, POSTERN_TLS_CERT: certificate, POSTERN_TLS: tls } = config;
-  const { POSTERN_TRUST_PROXY: proxies, POSTERN_PROXY_PROTOCOL_FROM: balancers } = config;
   const findings: Finding[] = [];
   if (publicHost instanceof Error) {
     findings.push(
       attention(`POSTERN_PUBLIC_HOST is ${name}, which is not found: ${textOf(publicHost)}; replies tell clients to connect there`),
     );
   } else if (publicHost !== undefined) findings.push(fine(`replies tell clients to connect to ${name}`));
-  const address = parseAddress(host);
-  if (host === 'localhost' || (address !== undefined && isLoopbackAddress(address))) return findings;
+  if (isLoopback(host)) return findings;
   if (publicHost === undefined && (host === '0.0.0.0' || host === '::'))
     findings.push(attention('replies tell clients to connect to whatever host they have asked for: set POSTERN_PUBLIC_HOST'));
   if (certificate !== undefined && tls === 'require') findings.push(fine(`both doors speak TLS on ${host}`));
   else if (certificate !== undefined) {
     findings.push(attention(`the wire door on ${host} takes connections without TLS, which others can read: set POSTERN_TLS=require`));
-  } else if (proxies !== undefined || balancers !== undefined) {
-    findings.push(fine(`the doors on ${host} have no TLS: the proxy in front of them must have it, and nobody else reach them`));
-  } else findings.push(attention(`keys and data cross the network in clear text on ${host}: set POSTERN_TLS_CERT and POSTERN_TLS_KEY`));
+  } else {
+    const warning = clearTextWarning(config);
+    const proxied = `the doors on ${host} have no TLS: the proxy in front of them must have it, and nobody else reach them`;
+    findings.push(warning === undefined ? fine(proxied) : attention(warning));
+  }
   return findings;
 }
 

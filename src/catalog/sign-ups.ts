@@ -310,7 +310,8 @@ export interface SignupQuota {
  * @throws ServiceError `rate_limited`
  */
 async function countSignUp(sql: Sql, sourceIp: string, limit: number, now: Date): Promise<SignupQuota> {
-  return countOne(sql, rateLimitAddress(sourceIp), limit, now, 'sign-ups an hour are allowed from one address');
+  const hint = 'The operator sets how many: POSTERN_SIGNUPS_PER_HOUR.';
+  return countOne(sql, rateLimitAddress(sourceIp), limit, now, 'sign-ups an hour are allowed from one address', hint);
 }
 
 /**
@@ -331,7 +332,7 @@ async function countClone(sql: Sql, organizationId: string, now: Date): Promise<
   await countOne(sql, `clone ${organizationId}`, CLONES_PER_HOUR, now, 'clones an hour are allowed');
 }
 
-async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string): Promise<SignupQuota> {
+async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string, hint?: string): Promise<SignupQuota> {
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
   const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
     select count(*)::int as count, min(attempted_at) as oldest
@@ -344,7 +345,10 @@ async function countOne(sql: Sql, address: string, limit: number, now: Date, wha
   const count = attempts?.count ?? 0;
   const resetS = Math.max(1, Math.ceil(((attempts?.oldest ?? now).getTime() + WINDOW_MS - now.getTime()) / 1_000));
   if (count >= limit) {
-    throw new ServiceError('rate_limited', `at most ${limit} ${whatIsAllowed}`, { retryAfterS: resetS });
+    throw new ServiceError('rate_limited', `at most ${limit} ${whatIsAllowed}`, {
+      retryAfterS: resetS,
+      ...(hint === undefined ? {} : { hint }),
+    });
   }
   await sql`insert into postern.signup_attempts (address, attempted_at) values (${address}, ${now})`;
   return { limit, remaining: limit - count - 1, resetS };

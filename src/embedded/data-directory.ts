@@ -35,6 +35,8 @@ export async function openDataDirectory(path: string, account: Account | undefin
     const made = await makeFolders(path);
     // Other users of the machine get no access, except that the server's account must reach its own folder.
     if (made) await chmod(path, account === undefined ? 0o700 : 0o711);
+    // It is in the folder of an application as a rule, and holds a secret.
+    if (made) await writeFile(join(path, '.gitignore'), '*\n');
     const real = await realpath(path);
     locks.push(await lockFolder(real));
     const home = await findHome(real, account, sharedFolder);

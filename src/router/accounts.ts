@@ -344,7 +344,8 @@ export class SignUpLimitCache {
     const { error, at } = refusal;
     const passedMs = this.#now() - at;
     const retryAfterS = Math.ceil((error.retryAfterS ?? 0) - passedMs / 1_000);
-    if (passedMs < REMEMBERED_MS && retryAfterS > 0) throw new ServiceError(error.kind, error.message, { retryAfterS });
+    if (passedMs < REMEMBERED_MS && retryAfterS > 0)
+      throw new ServiceError(error.kind, error.message, { retryAfterS, ...(error.hint === undefined ? {} : { hint: error.hint }) });
   }
 
   /** @param error the error of a sign-up from there; only `rate_limited` is remembered */

@@ -8,7 +8,7 @@ import { DEFAULT_CLUSTER } from '../catalog/clusters.ts';
 import { type ControlConnection, ControlPool, PgLocks } from '../catalog/control-pool.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { TextFileWatch } from '../catalog/query-statistics.ts';
-import type { Config } from '../config.ts';
+import { type Config, ConfigError } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import { type AdminLogin, addressOf, sessionConfig } from '../placement/admin-connection.ts';
@@ -51,6 +51,16 @@ export function sessionsNeeded(
 ): { readonly backends: number; readonly own: number } {
   const own = PLATFORM_SESSIONS * workers;
   return { backends: max || Math.max(BACKENDS_MIN, maxConnections - own), own };
+}
+
+/** @throws ConfigError that says how many backends the server has room for */
+export function requireRoom(config: Pick<Config, 'POSTERN_BACKENDS_MAX'>, maxConnections: number, workers: number): void {
+  const { own } = sessionsNeeded(config, maxConnections, workers);
+  const max = Math.max(BACKENDS_MIN, maxConnections - own);
+  if (config.POSTERN_BACKENDS_MAX <= max) return;
+  throw new ConfigError(
+    `POSTERN_BACKENDS_MAX: must be a whole number from 0 to ${max}: the server allows ${maxConnections} sessions (max_connections), of which the service needs ${own} for itself`,
+  );
 }
 
 /** The server does not answer. */

@@ -92,7 +92,7 @@ describe('a Postern with its own PostgreSQL', () => {
   it('tells of what looks like a setting and is none, without what it was set to', async () => {
     await postern.end('SIGTERM');
     postern = await installation.start({ POSTERN_SECRT: 'not to be told' });
-    const message = 'unknown settings are ignored: POSTERN_SECRT';
+    const message = 'unknown settings are ignored: POSTERN_SECRT (did you mean POSTERN_SECRET?)';
     expect(postern.log()).toContainEqual(expect.objectContaining({ level: 'warn', msg: message }));
     expect(JSON.stringify(postern.log())).not.toContain('not to be told');
   });
@@ -220,6 +220,14 @@ describe('a Postern that cannot start', () => {
   it('because its address is not of this machine says so', async () => {
     const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_HOST: '192.0.2.1' });
     expect([code, stderr]).toEqual([1, 'postern: POSTERN_HOST: cannot listen on 192.0.2.1: this machine does not have this address\n']);
+    const ops = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_OPS_HOST: '192.0.2.1' });
+    expect([ops.code, ops.stderr]).toEqual([1, stderr.replace('POSTERN_HOST', 'POSTERN_OPS_HOST')]);
+  });
+
+  it('because the server has no room for so many backends says how many it has', async () => {
+    const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_BACKENDS_MAX: '100000' });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^postern: POSTERN_BACKENDS_MAX: must be a whole number from 0 to \d+: the server allows \d+ sessions/);
   });
 
   it('because PostgreSQL refuses its login says so, without the password', async () => {

@@ -1,6 +1,9 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, isChangeable, parseSetting, RunningConfig, readConfig, SETTING_NAMES, unknownVariables } from '../../src/config.ts';
 import { readDocument } from '../support/documents.ts';
+import { makeScratch } from '../support/scratch.ts';
 
 describe('the configuration', () => {
   it('needs nothing to be set', () => {
@@ -30,10 +33,12 @@ describe('the configuration', () => {
       POSTERN_HTTP_PORT: '80',
       DATABASE_URL: '',
       POSTERN_NOTHING: '',
+      POSTERN_SECRET_FILE: '/run/secrets/postern',
+      POSTERN_WHATEVER_THIS_IS: '1',
       POSTERN: 'x',
       PATH: '/bin',
     };
-    expect(unknownVariables(environment)).toEqual(['POSTERN_HTTP_PROT']);
+    expect(unknownVariables(environment)).toEqual(['POSTERN_HTTP_PROT (did you mean POSTERN_HTTP_PORT?)', 'POSTERN_WHATEVER_THIS_IS']);
   });
 
   it('changes in part while the service runs, for who reads it then', () => {
@@ -47,6 +52,34 @@ describe('the configuration', () => {
     expect(() => settings.change('POSTERN_QUEUE_TIMEOUT_MS', '0')).toThrow('must be a whole number from 1 to 2147483647');
     expect(config.POSTERN_QUEUE_TIMEOUT_MS).toBe(30);
     expect(() => parseSetting('POSTERN_SIGNUP', '')).toThrow('must be one of open, invite, closed');
+  });
+
+  it('takes what PostgreSQL takes for a boolean', () => {
+    const told = (text: string) => readConfig({ POSTERN_CONSOLE: text }).POSTERN_CONSOLE;
+    expect(['on', 'true', 'YES', '1', 'off', 'False', 'no', '0'].map(told)).toEqual(['on', 'on', 'on', 'on', 'off', 'off', 'off', 'off']);
+    expect(() => told('offf')).toThrow('POSTERN_CONSOLE: must be one of on, off (did you mean off?)');
+    expect(() => told('perhaps')).toThrow(/must be one of on, off$/);
+  });
+
+  it('reads secrets from files', async () => {
+    const { path, remove } = await makeScratch();
+    const [url, secret, empty] = ['url', 'secret', 'empty'].map((name) => join(path, name)) as [string, string, string];
+    await writeFile(url, 'postgres://postgres@db/postgres\n');
+    await writeFile(secret, 'of sixteen letters\n');
+    await writeFile(empty, '\n');
+    const { DATABASE_URL, POSTERN_SECRET } = readConfig({ DATABASE_URL_FILE: url, POSTERN_SECRET_FILE: secret });
+    expect([DATABASE_URL, POSTERN_SECRET]).toEqual(['postgres://postgres@db/postgres', 'of sixteen letters']);
+    expect(() => readConfig({ POSTERN_SECRET_FILE: secret, POSTERN_SECRET: 'of sixteen letters' })).toThrow('is set beside POSTERN_SECRET');
+    for (const file of [empty, join(path, 'absent')]) {
+      expect(() => readConfig({ POSTERN_SECRET_FILE: file })).toThrow(`POSTERN_SECRET_FILE: ${file} is empty or cannot be read`);
+    }
+    await remove();
+  });
+
+  it('listens where a host for applications says, unless told otherwise', () => {
+    expect(readConfig({ PORT: '5000' }).POSTERN_HTTP_PORT).toBe(5_000);
+    expect(readConfig({ PORT: '5000', POSTERN_HTTP_PORT: '80' }).POSTERN_HTTP_PORT).toBe(80);
+    expect(() => readConfig({ PORT: 'http' })).toThrow('PORT: must be a whole number from 0 to 65535');
   });
 
   it('has those in the documents that may change', () => {
