@@ -467,6 +467,10 @@ export class BackendReplies implements ReplyListener {
     // Only once, because a client's function can raise the same error.
     if (isServerStatementMissing(error)) return this.#attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
     if (link.mayMeetForeignCancel && isCanceled(error)) return true;
+    if (this.#session.status === 'I' && link.mayLeave(error)) {
+      link.isUnsuited = true;
+      return true;
+    }
     return usesRepeated && this.#attempt !== 'second' && stalenessOf(error, replies.kind !== Request.bind) !== undefined;
   }
 
@@ -491,6 +495,7 @@ export class BackendReplies implements ReplyListener {
     if (isOwn(subject)) {
       // The name may have been reserved by a library since.
       if (subject.own === 'options') return;
+      if (subject.own === 'settings' && session.link.settingsRefused(subject, fields)) return;
       session.pins.probeFailed();
       // A fatal error is sent to the client as it is.
       if (subject.own === 'settings' && session.ending?.hasFatal !== true)
@@ -666,6 +671,7 @@ export class BackendReplies implements ReplyListener {
       const { batch } = subject as RequestEnd;
       if (batch !== undefined) this.#session.inspection.answered(batch);
     } else if (subject.own === 'probe') this.#probed(subject.probe);
+    else if (subject.own === 'settings') this.#session.link.settingsAnswered(subject);
     else if (subject.own === 'shape') subject.done();
   }
 

@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from '../src/backend/connection.ts';
 import { Disposition, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { Settings } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import {
   mayTake,
@@ -12,6 +13,7 @@ import {
   suits,
   type WaitingClient,
 } from '../src/multiplex/multiplexer.ts';
+import { type ErrorFields, encodeBackendMessage } from '../src/protocol/backend.ts';
 import { queryMessage } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT } from '../src/router/router.ts';
@@ -19,7 +21,16 @@ import { UNNAMED_OPTIONS } from '../src/syntax/session-traits.ts';
 import { type BegunTransaction, leaveTransaction } from './begun-transaction.ts';
 import type { DescribeReply } from './client-statements.ts';
 import { type Gate, Reason } from './gate.ts';
-import { makeOptions, type Pins, type StateProbe, settingsChange } from './pins.ts';
+import {
+  isAboutTemporaryTables,
+  isRefusedSetting,
+  makeOptions,
+  mayBeRefused,
+  type Pins,
+  type StateProbe,
+  settingsChange,
+  settingsChanges,
+} from './pins.ts';
 import type { SessionServices } from './session-services.ts';
 import { type RequestInFlight, shareableRequest } from './sharing.ts';
 import type { Statements } from './statements.ts';
@@ -152,11 +163,21 @@ export class Checkout implements WaitingClient {
 const STRINGS = 'standard_conforming_strings';
 
 /** A request that Postern sends between the client's requests. */
-type OwnRequest =
-  | { readonly own: 'settings' }
-  | { readonly own: 'options' }
-  | { readonly own: 'probe'; readonly probe: StateProbe }
-  | DescribeReply;
+type OwnRequest = SettingsRequest | { readonly own: 'options' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;
+
+/** Gives a backend the session's settings, or one of them. */
+interface SettingsRequest {
+  readonly own: 'settings';
+  /** Those that it had before. */
+  readonly before: Settings;
+  /** The only one that is set. Undefined: all of them are, or some are reset. */
+  readonly name?: string | undefined;
+  /** The server's error, if it has refused them. */
+  refusal?: ErrorFields;
+}
+
+/** So many backends are given up for one session because they refuse its `temp_buffers`; a new one does not. */
+const MAX_GIVEN_UP = 20;
 
 /** Whether the subject of an entry in the reply queue marks the request as Postern's own. */
 export function isOwn(subject: unknown): subject is OwnRequest {
@@ -170,6 +191,7 @@ interface LinkedSession extends BackendReceiver {
   readonly replies: ReplyQueue;
   readonly gate: Gate;
   readonly inFlight: RequestInFlight;
+  readonly toClient: WriteBuffer;
   /** The request in the shared pipeline has not been answered at all and has to be requeued. */
   runElsewhere(isCanceled: boolean): void;
   /** The session's request and those behind it have been answered: the session has the backend for itself again. */
@@ -199,6 +221,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   readonly #held: Buffer[] = [];
   /** The number of events that these bytes wait for. */
   #heldFor = 0;
+  /** The session cannot go on on this backend, and has done nothing there: it is given up once it is idle. */
+  isUnsuited = false;
+  #givenUp = 0;
 
   constructor(session: LinkedSession) {
     this.#session = session;
@@ -352,7 +377,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
   begin(lease: Lease): void {
-    const { pins, services } = this.#session;
+    const { pins, services, gate } = this.#session;
     const { backend } = lease;
     const { session } = backend;
     this.lease = lease;
@@ -361,12 +386,62 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     backend.receiver = this.#session;
     if (backend.isPaused) backend.resume();
     if (backend.parameters.get(STRINGS) !== pins.startStrings) pins.keepsStartStrings();
-    if (session.settings !== pins.settings) {
-      const change = settingsChange(session.settings, pins.settings);
-      session.settingsMade(pins.settings);
-      if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
-    }
+    if (session.settings !== pins.settings && mayBeRefused(session.settings, pins.settings)) gate.close(Reason.taking);
+    if (session.settings !== pins.settings) this.giveSettings(backend);
     if (session.customOptions !== pins.customOptions) this.#makeOptions(backend, pins);
+  }
+
+  /** Asks the backend for the settings of the session, if it has others. @returns whether it has */
+  giveSettings({ session }: BackendConnection): boolean {
+    const { pins } = this.#session;
+    const before = session.settings;
+    const change = settingsChange(before, pins.settings);
+    session.settingsMade(pins.settings);
+    if (change !== undefined) this.ask(queryMessage(change), { own: 'settings', before });
+    return change !== undefined;
+  }
+
+  /** The backend has refused settings. @returns false if the session cannot go on: a request of the client has run without them */
+  settingsRefused(request: SettingsRequest, error: ErrorFields): boolean {
+    if (!isRefusedSetting(error) || !this.#session.replies.onlyOurs) return false;
+    request.refusal = error;
+    return true;
+  }
+
+  /** The backend has answered a request for settings. Where it has refused them, it is asked for each by itself. */
+  settingsAnswered({ before, name, refusal }: SettingsRequest): void {
+    const { pins, toClient, services } = this.#session;
+    const { backend } = this;
+    if (refusal === undefined || backend === undefined) return;
+    const { session } = backend;
+    if (isAboutTemporaryTables(refusal) && this.#givenUp < MAX_GIVEN_UP && this.#session.gate.isClosed(Reason.taking)) {
+      this.isUnsuited = true;
+    } else if (name === undefined) {
+      for (const [one, sql] of settingsChanges(before, pins.settings)) this.ask(queryMessage(sql), { own: 'settings', before, name: one });
+      this.out.flush();
+    } else {
+      pins.settingRefused(name);
+      session.settingsMade(pins.settings);
+      const fields = { severity: 'WARNING', code: refusal.code, message: `the setting "${name}" has been reset`, detail: refusal.message };
+      toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: services.rewriter?.error(fields) ?? fields }));
+    }
+  }
+
+  /** Gives up a backend on which the session cannot go on, because of temporary tables that others have had there: the next is another one. */
+  giveUpUnsuited(): void {
+    const { pins } = this.#session;
+    this.isUnsuited = false;
+    this.#givenUp += 1;
+    if (this.backend !== undefined) this.backend.session.retired = true;
+    pins.sequences?.lost();
+    this.end();
+  }
+
+  /** Whether the session may go on elsewhere after an error of its request: `temp_buffers` cannot be set where there have been temporary tables. */
+  mayLeave(error: ErrorFields): boolean {
+    const { pins } = this.#session;
+    if (this.shared !== undefined || this.#givenUp >= MAX_GIVEN_UP || !isAboutTemporaryTables(error)) return false;
+    return pins.reasons.size === 0 && !pins.hadTemporary;
   }
 
   /** The session's transaction, in which nothing has been done except BEGIN, goes on with the one that has begun on another backend. */

@@ -14,6 +14,8 @@ export const Reason = {
   replyPart: 32,
   /** The client has not read its reply. The session keeps its backend, so that no further replies pile up. */
   reader: 64,
+  /** The backend may refuse a setting of the session. Nothing of the client is sent before it has taken them. */
+  taking: 128,
 } as const;
 
 /** Reasons that do not end with a reply from the backend. */

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { Reservation, Settings } from '../src/backend/session-state.ts';
-import { decodeTextRow } from '../src/protocol/backend.ts';
+import { decodeTextRow, type ErrorFields } from '../src/protocol/backend.ts';
 import { queryMessage } from '../src/protocol/frontend.ts';
 import {
   areAmong,
@@ -63,6 +63,8 @@ export class Pins {
   customOptions: CustomOptions;
   /** Options that the session's statements have named, perhaps only in a string. The server is asked whether they exist. */
   unconfirmedOptions = NO_OPTIONS;
+  /** The session has had temporary tables. */
+  hadTemporary = false;
   /** The server has to be asked what the session holds. */
   suspected = false;
   /** Set back to `settled` when the session is idle and its settings are restored. */
@@ -92,6 +94,13 @@ export class Pins {
   /** The backend has state that no reset removes. */
   get cannotBeReset(): boolean {
     return this.#has('seed');
+  }
+
+  /** The server does not take the value any more. The session goes on without it, as with a value of `ALTER ROLE … SET` that it refuses. */
+  settingRefused(name: string): void {
+    const without = (settings: Settings) => new Map([...settings].filter(([other]) => other !== name));
+    if (this.#startup.get(name) === this.settings.get(name)) this.#startup = without(this.#startup);
+    this.settings = without(this.settings);
   }
 
   /** The session has, or may have, temporary tables, so that names may mean something else than in other sessions. */
@@ -182,6 +191,7 @@ export class Pins {
   /** Pins the session to its backend. */
   keep(reason: PinReason): void {
     if (this.#has(reason)) return;
+    if (reason === 'temp') this.hadTemporary = true;
     this.reasons = new Set([...this.reasons, reason]);
     this.#tell(reason, true);
   }
@@ -253,6 +263,18 @@ export class Pins {
 const STRINGS = 'standard_conforming_strings';
 /** It cannot be set on a backend that has had temporary tables. */
 const UNMOVABLE = 'temp_buffers';
+/** Settings whose values name something that may be gone by now, and {@link UNMOVABLE}. */
+const REFUSABLE: ReadonlySet<string> = new Set([
+  UNMOVABLE,
+  'default_table_access_method',
+  'default_tablespace',
+  'default_text_search_config',
+  'role',
+  'session_authorization',
+  'temp_tablespaces',
+]);
+/** Of PL/pgSQL's own settings any value is taken where it has not been loaded yet. */
+const OF_LIBRARY = /^plpgsql\./;
 const PG_TEMP = /\bpg_temp\b/i;
 /** Settings that never affect what a text does. */
 const WITHOUT_EFFECT: ReadonlySet<string> = new Set(['application_name']);
@@ -473,11 +495,32 @@ export function settingsChange(from: Settings, to: Settings): string | undefined
 }
 
 function setting(name: string, value: string): string {
-  const call = `pg_catalog.set_config(${literal(name)}, ${literal(value)}, false)`;
-  // Where there have been temporary tables, this one cannot be changed, and an error would end the session.
-  return name === 'temp_buffers'
-    ? `CASE WHEN pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN ${call} END`
-    : call;
+  return `pg_catalog.set_config(${literal(name)}, ${literal(value)}, false)`;
+}
+
+/** Whether a backend may refuse one of the settings in which `to` differs, although another backend has taken its value. */
+export function mayBeRefused(from: Settings, to: Settings): boolean {
+  for (const [name, value] of to) if ((REFUSABLE.has(name) || OF_LIBRARY.test(name)) && from.get(name) !== value) return true;
+  return false;
+}
+
+/** The SQL of {@link settingsChange} in parts: what is reset, and each setting that is made, by its name. */
+export function settingsChanges(from: Settings, to: Settings): readonly (readonly [name: string | undefined, sql: string])[] {
+  const reset = settingsChange(from, new Map([...from].filter(([name]) => to.has(name))));
+  const made = [...to]
+    .filter(([name, value]) => from.get(name) !== value)
+    .map(([name, value]) => [name, `SELECT ${setting(name, value)}`] as const);
+  return reset === undefined ? made : [[undefined, reset], ...made];
+}
+
+/** Whether the server refuses a setting's value: it is invalid, or not allowed, or there is no such setting (any more). */
+export function isRefusedSetting({ code }: ErrorFields): boolean {
+  return /^(?:22|42)/.test(code);
+}
+
+/** Whether the server refuses to set `temp_buffers` because its session has had temporary tables, which may have been another client's. */
+export function isAboutTemporaryTables({ code, message, detail = '' }: ErrorFields): boolean {
+  return code === '22023' && message.includes(`"${UNMOVABLE}"`) && detail.includes('temporary tables');
 }
 
 /**

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { FrameScanner } from '../src/protocol/framing.ts';
-import { FrontendType, queryMessage } from '../src/protocol/frontend.ts';
+import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { joined } from '../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
@@ -230,7 +230,7 @@ export class Relay extends WireSession implements ClientReceiver {
     }
     if (this.status === 'I' && beginsTransaction(scanner) && this.startsPipeline && link.shared === undefined)
       link.begun = new BegunTransaction(this, scanner);
-    const isHeld = this.statements.mustWait(scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(Reason.settings));
+    const isHeld = this.statements.mustWait(scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(WAITS_FOR_SETTINGS));
     if (isHeld || !forward(this, scanner, backend)) {
       gate.hold(scanner.takeMessage());
       return false;
@@ -364,6 +364,7 @@ export class Relay extends WireSession implements ClientReceiver {
   #runAgain(): void {
     if (this.received.isDiscarded) this.received.takeDiscarded();
     const { bytes } = this.inFlight;
+    if (this.link.isUnsuited) this.link.giveUpUnsuited();
     if (bytes !== undefined) this.#handleInput(bytes, false);
   }
 
@@ -381,9 +382,13 @@ export class Relay extends WireSession implements ClientReceiver {
 
   /** Finds out what the session holds, checks the backend in, or keeps it. */
   #settleBackend(): void {
-    const { link, pins, ending } = this;
+    const { link, pins, ending, gate } = this;
     if (link.lease === undefined || ending?.isOver === true || this.status !== 'I' || this.isUnsynced) return;
     if (!this.clientScanner.last) return;
+    if (gate.reasons !== 0 && gate.isClosed(Reason.taking)) {
+      this.#settingsTaken();
+      return;
+    }
     if (!this.#isCheckinDone()) return;
     pins.settingsState = 'settled';
     this.received.settingsRestored();
@@ -392,6 +397,13 @@ export class Relay extends WireSession implements ClientReceiver {
     if (this.received.takeDefaultsChanged()) this.services.defaultsChanged();
     link.end();
     if (this.client.isPaused()) this.#resumeClient();
+  }
+
+  /** The backend has the session's settings, or has refused them for good. The input that has waited for that comes next. */
+  #settingsTaken(): void {
+    const { gate, link } = this;
+    gate.open(Reason.taking);
+    if (link.isUnsuited) link.giveUpUnsuited();
   }
 
   /**
@@ -493,27 +505,23 @@ export class Relay extends WireSession implements ClientReceiver {
       this.#checkLocks();
       return false;
     } else {
-      const change = this.#settingsToRestore();
-      if (change === undefined) return true;
       const { cancels, backend } = link;
+      if (backend === undefined || !this.#mustRestoreSettings(backend)) return true;
       // The cancel request was meant for the client's request and could hit Postern's own.
       if (cancels?.underWay !== undefined) {
         this.#checkInAgainAfter(cancels.underWay);
         return false;
       }
-      backend?.session.settingsMade(pins.settings);
-      link.ask(queryMessage(change), { own: 'settings' });
+      link.giveSettings(backend);
     }
     link.out.flush();
     return false;
   }
 
   /** RESET and DISCARD go back to the server's defaults, and not to the settings with which the client started. */
-  #settingsToRestore(): string | undefined {
-    const { pins, link } = this;
-    const backend = link.lease?.backend;
-    if (backend === undefined || backend.session.settings === pins.settings) return undefined;
-    return settingsChange(backend.session.settings, pins.settings);
+  #mustRestoreSettings({ session }: BackendConnection): boolean {
+    const { pins } = this;
+    return session.settings !== pins.settings && settingsChange(session.settings, pins.settings) !== undefined;
   }
 
   #checkLocks(): void {
@@ -542,6 +550,7 @@ function isFinal({ kind }: ServiceError): boolean {
 const HIGH_WATER_BYTES = 262_144;
 const HELD_BACK_MAX_BYTES = 65_536;
 const NOTHING = Buffer.alloc(0);
+const WAITS_FOR_SETTINGS = Reason.settings | Reason.taking;
 const STILL_WAITING = Reason.backend | Reason.rewriting | Reason.signals | Reason.settings;
 
 /** How many of the client's messages are handled in one turn of the event loop. Most of them take microseconds. */

@@ -3,12 +3,13 @@ import type { BackendConnection } from '../src/backend/connection.ts';
 import { discardState, readReply } from '../src/backend/own-request.ts';
 import type { Settings } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
-import { encodeBackendMessage } from '../src/protocol/backend.ts';
+import { encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
 import { parseOptions, type Setting, type StartupMessage } from '../src/protocol/startup.ts';
 import type { SchemaRewriter } from '../src/rewriting/rewriter.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { BoundedMap } from '../src/runtime/bounded-map.ts';
 import { type CustomOptions, optionsAmong, withOptions } from '../src/syntax/session-traits.ts';
+import { isAboutTemporaryTables } from './pins.ts';
 
 /** What a client's session starts with. */
 export interface SessionStart {
@@ -108,6 +109,19 @@ function requestedStart(startup: StartupMessage, rewriter: SchemaRewriter | unde
 
 async function tryOnBackend(settings: readonly Setting[], takeLease: TakeLease): Promise<ReadonlyMap<string, string>> {
   const options = optionsAmong(settings.map(([name]) => name));
+  for (let tried = 0; tried < MAX_TRIED; tried += 1) {
+    const parameters = await tryOnOneBackend(settings, options, takeLease);
+    if (parameters !== undefined) return parameters;
+  }
+  throw new ServiceError('internal', 'no backend takes the settings of the session');
+}
+
+/** @returns undefined if the backend was not suited, because others have had temporary tables there */
+async function tryOnOneBackend(
+  settings: readonly Setting[],
+  options: CustomOptions,
+  takeLease: TakeLease,
+): Promise<ReadonlyMap<string, string> | undefined> {
   const lease = await takeLease(options);
   const { backend } = lease;
   backend.session.customOptions = withOptions(backend.session.customOptions, options);
@@ -119,14 +133,17 @@ async function tryOnBackend(settings: readonly Setting[], takeLease: TakeLease):
     await lease.release(true);
     return parameters;
   } catch (error) {
+    const isUnsuited = error instanceof PostgresError && isAboutTemporaryTables(error.fields);
+    if (isUnsuited) backend.session.retired = true;
     await lease.release();
+    if (isUnsuited) return undefined;
     throw error;
   }
 }
 
-/** As settings-sql.ts does, it leaves temp_buffers alone where there have been temporary tables. */
-const SET_CONFIG = `SELECT CASE WHEN pg_catalog.lower($1) OPERATOR(pg_catalog.<>) 'temp_buffers'
-  OR pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN pg_catalog.set_config($1, $2, false) END`;
+/** So many backends may refuse settings because of temporary tables; a new one does not. */
+const MAX_TRIED = 20;
+const SET_CONFIG = 'SELECT pg_catalog.set_config($1, $2, false)';
 
 /**
  * Applies settings to a session in one round trip.

@@ -150,7 +150,7 @@ describe.each(places)('PostgreSQL $version, placement $placement', ({ version, s
     const other = await connect();
     await other.query(temporary);
     const started = await connect('-c temp_buffers=3MB');
-    expect(await show(started, 'work_mem')).toBe('4MB');
+    expect(await show(started, 'temp_buffers')).toBe('3MB');
     await started.end();
     const [own, another] = await Promise.all([connect(), connect()]);
     await other.query('BEGIN');
@@ -165,6 +165,53 @@ describe.each(places)('PostgreSQL $version, placement $placement', ({ version, s
     await own.end();
     expect(await show(other, 'temp_buffers')).toBe('8MB');
     await Promise.all([other.end(), another.end()]);
+  });
+
+  it('lends a session that sets temp_buffers no backend on which others have had temporary tables', async () => {
+    organization = await service.signUp();
+    const others = await Promise.all([service.connect(organization), service.connect(organization)]);
+    // A rolled back one leaves the buffers, but not the schema that tells of it.
+    const haveTemporary = async (end: string) => {
+      for (const other of others) await other.query('BEGIN');
+      for (const other of others) await other.query(`CREATE TEMP TABLE gone AS SELECT 1 AS a; DROP TABLE gone; ${end}`);
+    };
+    for (const end of ['COMMIT', 'ROLLBACK']) {
+      await haveTemporary(end);
+      const later = await service.connect(organization);
+      await later.query({ text: "SET temp_buffers = '3MB'", ...(end === 'COMMIT' ? {} : { values: [] }) });
+      expect(await show(later, 'temp_buffers')).toBe('3MB');
+      await expect(later.query("SET temp_buffers = 'x'")).rejects.toMatchObject({ code: '22023' });
+      await later.end();
+      await haveTemporary(end);
+      const started = await service.connect(organization, { options: '-c temp_buffers=5MB' });
+      expect(await show(started, 'temp_buffers')).toBe('5MB');
+      await started.end();
+    }
+    await Promise.all(others.map((other) => other.end()));
+  });
+
+  it('tells a session of a setting that the server refuses by now, and goes on without it', async () => {
+    organization = await service.signUp();
+    const [own, other, another] = await Promise.all([1, 2, 3].map(() => service.connect(organization)));
+    if (own === undefined || other === undefined || another === undefined) throw new Error('not connected');
+    const notices: string[] = [];
+    own.on('notice', ({ severity, code, message, detail }) => notices.push(`${severity} ${code} ${message}: ${detail}`));
+    await own.query('CREATE TEXT SEARCH CONFIGURATION mine (COPY = pg_catalog.simple)');
+    await own.query("SET default_text_search_config = 'mine'; SET work_mem = '5MB'; SET my.empty = ''");
+    await other.query('DROP TEXT SEARCH CONFIGURATION mine');
+    // Another backend than before: on the first one, PostgreSQL itself keeps the value.
+    await Promise.all([own, other].map((client) => client.query('BEGIN')));
+    await own.query('COMMIT');
+    await another.query('BEGIN');
+    await other.query('COMMIT');
+    expect(await show(own, 'work_mem')).toBe('5MB');
+    expect(await show(own, 'my.empty')).toBe('');
+    expect(await show(own, 'default_text_search_config')).toBe(await show(another, 'default_text_search_config'));
+    expect(notices).toEqual([
+      'WARNING 22023 the setting "default_text_search_config" has been reset: ' +
+        'invalid value for parameter "default_text_search_config": "public.mine"',
+    ]);
+    await Promise.all([own, other, another].map((client) => client.end()));
   });
 
   it('has none follow a call over HTTP to the next', async () => {
