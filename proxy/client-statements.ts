@@ -12,6 +12,14 @@ import { type SessionTraits, sessionTraitsOf } from '../src/syntax/session-trait
 import type { AuditedText } from './audited-text.ts';
 import type { ParameterSignal } from './process-ids.ts';
 
+/** NAMEDATALEN - 1: PostgreSQL keeps and compares this many bytes of the names of statements and portals. */
+const NAME_MAX_BYTES = 63;
+
+/** The name of a statement or portal that starts there, as Latin-1, as far as PostgreSQL reads it. @param end the offset behind it */
+export function protocolName(buffer: Buffer, start: number, end: number): string {
+  return latin1String(buffer, start, Math.min(end, start + NAME_MAX_BYTES));
+}
+
 /** A prepared statement that the client has named. */
 export interface NamedStatement {
   readonly server: ServerStatement;
@@ -406,7 +414,7 @@ export class PendingNames {
     )
       return true;
     if (isUnnamed && (type === FrontendType.Parse || type === FrontendType.Close)) return false;
-    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const name = protocolName(buffer, nameStart, nameEnd);
     const traits = (isUnnamed ? this.#statements.unnamed : this.#statements.get(name))?.traits;
     if (traits !== undefined && type === FrontendType.Bind && speaksOfNames(traits) && this.#awaits(this.#anyChanged)) return true;
     return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#allChanged));

@@ -2,7 +2,7 @@ import { type FrameScanner, HEADER_BYTES } from '../src/protocol/framing.ts';
 import { decodeFrontendMessage } from '../src/protocol/frontend.ts';
 import { replaceOutsideLiterals } from '../src/syntax/redaction.ts';
 import type { LexerOptions } from '../src/syntax/scanner.ts';
-import { leadingKeywords } from '../src/syntax/statements.ts';
+import { eachStatement } from '../src/syntax/statements.ts';
 
 /**
  * A session keeps one process id, which Postern has made, while its backends change. SQL that uses process ids in the ways
@@ -44,62 +44,165 @@ interface Translated {
   readonly due: readonly DueSignal[];
 }
 
-const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
-/** In parentheses, so that `split` keeps it. */
-const SIGNAL_OF_OWN = /(\bpg_(?:cancel|terminate)_backend\s*\(\s*pg_backend_pid\s*\(\s*\)\s*\))/i;
-const TIMEOUT = String.raw`(?:,\s*\d+\s*)?`;
-const CALL = String.raw`\b(?:pg_catalog\s*\.\s*)?(pg_(cancel|terminate)_backend)\s*\(\s*`;
-const SIGNAL = new RegExp(String.raw`${CALL}'?(\d{8,10})'?\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
-const SIGNAL_OF_PARAMETER = new RegExp(String.raw`${CALL}\$(\d{1,5})\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
+const OWN_ID = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_backend_pid|"pg_backend_pid")\s*\(\s*\)/gi;
+/** Up to the parenthesis before its arguments. */
+const SIGNAL = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_(cancel|terminate)_backend|"pg_(cancel|terminate)_backend")\s*\(/gi;
+/** Longer arguments are not read. */
+const ARGUMENTS_MAX_CHARACTERS = 1_000;
+const NAMED_ARGUMENT = /^(\w+)\s*(?:=>|:=)\s*/;
+/** A number that may be a session's id, a parameter, or the session's own; in parentheses, or converted. */
+const CONVERTED = String.raw`\s*\)*\s*(?:::\s*\w+\s*)?\)*$`;
+const NUMBER = new RegExp(String.raw`^[(\s]*'?(\d{8,10})'?${CONVERTED}`);
+const PARAMETER = new RegExp(String.raw`^[(\s]*\$(\d{1,5})${CONVERTED}`);
+const OWN_ONLY = new RegExp(String.raw`^[(\s]*${OWN_ID.source}${CONVERTED}`, 'i');
 /** A number that may be a session's id, next to the word. */
 const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
+
+/** Ids of processes are lower than this, and those that Postern makes are higher. PID_MAX_LIMIT of Linux; other systems' are lower. */
+const SERVER_IDS_END = 4_194_304;
 
 /**
  * Translates process ids between those of Postern and those of the server. Postern sends a signal to a session itself, and
  * puts the function's result in the place of the call. A session's signal to itself is left to the server. Definitions,
  * strings, function bodies and comments are not translated, because they may outlive the session.
+ *
+ * Where a signal's target is found out by the server (`pg_cancel_backend(p) FROM …`), all ids in the statement are the server's.
  * @param options how the server reads the text
  */
 export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions): Translated {
   const signals: ParameterSignal[] = [];
   const due: DueSignal[] = [];
-  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals, due };
-  const besideOthers = LISTED.test(text);
-  const change = (code: string) =>
-    code
-      .split(SIGNAL_OF_OWN)
-      .map((part) => translatePart(part, ids, signals, due, besideOthers))
-      .join('');
+  const change = (code: string) => {
+    let changed = '';
+    let end = 0;
+    for (const statement of eachStatement(code)) {
+      if (statement === undefined) continue;
+      changed += code.slice(end, statement.start) + translateStatement(statement.text, ids, signals, due);
+      end = statement.start + statement.text.length;
+    }
+    return changed + code.slice(end);
+  };
   return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options), signals, due };
 }
 
-const DEFINITIONS = new Set(['CREATE', 'ALTER']);
+/** White space, and comments, in whose place there is a number between NULs. */
+const GAP = String.raw`(?:\s|\0\d+\0)`;
+const DEFINITION = new RegExp(String.raw`^${GAP}*(?:create|alter)\b`, 'i');
+/** CREATE TABLE … AS runs its query once. */
+const TABLE_OF_ROWS = new RegExp(
+  String.raw`^${GAP}*create${GAP}+(?:(?:global|local)${GAP}+)?(?:(?:temp|temporary|unlogged)${GAP}+)?table${GAP}+[^(]*?(?:\([^()]*\)[^()]*)?\bas\b`,
+  'i',
+);
 /** This view shows the server's process ids, so `pid <> pg_backend_pid()` must compare with the server's. */
 const LISTED = /\bpg_stat_activity\b/i;
-const PROCESS_ID = /^'\d{8,10}'$/;
+const PROCESS_ID = /^(?:'\d{8,10}'|"pg_(?:backend_pid|cancel_backend|terminate_backend)")$/;
+/** After FROM or JOIN a query needs an alias, before PostgreSQL 16. */
+const BEFORE_TABLE = /\b(?:from|join)\s*$/i;
+const HAS_ALIAS =
+  /^\s*(?!(?:where|on|using|join|inner|left|right|full|cross|natural|group|order|having|limit|offset|fetch|for|union|intersect|except|window|tablesample|returning)\b)(?:[a-z_\x80-\xff]|\0)/i;
 
-function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[], besideOthers: boolean): string {
-  if (SIGNAL_OF_OWN.test(code)) return code;
-  return code
-    .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
-      const processId = Number(digits);
-      if (ids.backendOf(processId) === undefined) return call;
-      due.push({ processId, signal: signalOf(kind) });
-      return `(SELECT true AS ${name})`;
-    })
-    .replace(SIGNAL_OF_PARAMETER, (_, name: string, kind: string, digits: string) => {
-      signals.push({ parameter: Number(digits), signal: signalOf(kind) });
-      return `(SELECT $${digits}::int4 IS NOT NULL AS ${name})`;
-    })
-    .replace(COMPARED, (comparison, words: string, digits: string) => {
-      const backend = ids.backendOf(Number(digits));
-      return backend === undefined ? comparison : `${words}${backend}`;
-    })
-    .replace(OWN_ID, (call) => (besideOthers ? call : `(SELECT ${ids.own} AS pg_backend_pid)`));
+function translateStatement(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[]): string {
+  if (DEFINITION.test(code) && !TABLE_OF_ROWS.test(code)) return code;
+  let hasServerIds = LISTED.test(code);
+  const parts: string[] = [];
+  let from = 0;
+  /** Signals to a session itself stay; what is between them is not yet changed. */
+  const between: number[] = [];
+  for (const match of code.matchAll(SIGNAL)) {
+    if (match.index < from) continue;
+    const call = readCall(code, match.index + match[0].length);
+    const pid = call?.target;
+    if (pid === undefined || call === undefined) {
+      hasServerIds = true;
+      continue;
+    }
+    const replaced = OWN_ONLY.test(pid) ? code.slice(match.index, call.end) : replacedCall(signalOf(match), call, ids, { signals, due });
+    if (replaced === undefined) {
+      hasServerIds ||= !NUMBER.test(pid);
+      continue;
+    }
+    between.push(parts.push(code.slice(from, match.index)) - 1);
+    parts.push(replaced);
+    from = call.end;
+  }
+  between.push(parts.push(code.slice(from)) - 1);
+  for (const index of between) parts[index] = translateIds(parts[index] ?? '', ids, hasServerIds);
+  return parts.join('');
 }
 
-function signalOf(kind: string): Signal {
-  return kind.toLowerCase() === 'cancel' ? 'cancel' : 'terminate';
+interface SignalCall {
+  /** The text of the argument that is the process id; undefined if there is none. */
+  readonly target: string | undefined;
+  /** That of the timeout, if there is one. */
+  readonly timeout: string | undefined;
+  /** The offset behind the call. */
+  readonly end: number;
+}
+
+/** @param start the offset of the arguments @returns undefined if they are too long, or do not end */
+function readCall(code: string, start: number): SignalCall | undefined {
+  const given: string[] = [];
+  let depth = 0;
+  let from = start;
+  const last = Math.min(code.length, start + ARGUMENTS_MAX_CHARACTERS);
+  for (let at = start; at < last; at += 1) {
+    const character = code[at];
+    if (character === '(' || character === '[') depth += 1;
+    else if (depth > 0 && (character === ')' || character === ']')) depth -= 1;
+    else if (depth === 0 && (character === ',' || character === ')')) {
+      given.push(code.slice(from, at).trim());
+      from = at + 1;
+      if (character === ')') return { ...argumentsOf(given), end: at + 1 };
+    }
+  }
+  return undefined;
+}
+
+function argumentsOf(given: readonly string[]): Omit<SignalCall, 'end'> {
+  const byName = new Map<string, string>();
+  for (const [index, text] of given.entries()) {
+    const name = NAMED_ARGUMENT.exec(text);
+    byName.set(name?.[1]?.toLowerCase() ?? (index === 0 ? 'pid' : 'timeout'), text.slice(name?.[0].length ?? 0));
+  }
+  return { target: byName.get('pid'), timeout: byName.get('timeout') };
+}
+
+/** @returns what stands for the call; undefined if the server has to be asked */
+function replacedCall(
+  signal: Signal,
+  { target = '', timeout }: SignalCall,
+  ids: ProcessIds,
+  { signals, due }: { readonly signals: ParameterSignal[]; readonly due: DueSignal[] },
+): string | undefined {
+  const name = `pg_${signal}_backend`;
+  const given = timeout === undefined || /^\d+$/.test(timeout) ? '' : ` WHERE (${timeout})::int8 IS NOT NULL`;
+  const processId = Number(NUMBER.exec(target)?.[1]);
+  if (ids.backendOf(processId) !== undefined) {
+    due.push({ processId, signal });
+    return `(SELECT true AS ${name}${given})`;
+  }
+  const parameter = PARAMETER.exec(target)?.[1];
+  if (parameter === undefined) return undefined;
+  signals.push({ parameter: Number(parameter), signal });
+  const processIdGiven = `$${parameter}::int4`;
+  const asked = `pg_catalog.${name}(${processIdGiven}${timeout === undefined ? '' : `, ${timeout}`})`;
+  return `(SELECT CASE WHEN ${processIdGiven} > ${SERVER_IDS_END} THEN true ELSE ${asked} END AS ${name}${given})`;
+}
+
+function translateIds(code: string, ids: ProcessIds, hasServerIds: boolean): string {
+  const compared = code.replace(COMPARED, (comparison, words: string, digits: string) => {
+    const backend = ids.backendOf(Number(digits));
+    return backend === undefined ? comparison : `${words}${backend}`;
+  });
+  if (hasServerIds) return compared;
+  return compared.replace(OWN_ID, (call, at: number) => {
+    const needsAlias = BEFORE_TABLE.test(compared.slice(Math.max(0, at - 20), at)) && !HAS_ALIAS.test(compared.slice(at + call.length));
+    return `(SELECT ${ids.own} AS pg_backend_pid)${needsAlias ? ' AS pg_backend_pid' : ''}`;
+  });
+}
+
+function signalOf([, word, quoted]: RegExpMatchArray): Signal {
+  return (word ?? quoted)?.toLowerCase() === 'cancel' ? 'cancel' : 'terminate';
 }
 
 /** The process id in a Bind's parameter, in text or as int4 or int8. */

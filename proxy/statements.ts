@@ -30,6 +30,7 @@ import {
   type NamedStatement,
   type ParseEffect,
   PendingNames,
+  protocolName,
   type RepeatedStatement,
   SentParse,
   type StringsReply,
@@ -71,7 +72,7 @@ const REQUEST_STARTS: ReadonlySet<number> = new Set([
 
 /** The portal name in a Bind or an Execute, as Latin-1. */
 function portalName({ buffer, start, end }: FrameScanner): string {
-  return latin1String(buffer, start + HEADER_BYTES, end);
+  return protocolName(buffer, start + HEADER_BYTES, end);
 }
 
 /** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
@@ -351,7 +352,7 @@ export class Statements {
     const isNamed = nameEnd > nameStart;
     const { replies } = session;
     const { unnamed } = this.#client;
-    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const name = protocolName(buffer, nameStart, nameEnd);
     const named = isNamed ? this.#statementNamed(name) : undefined;
     const statement = isNamed ? named : unnamed;
     if (statement !== undefined && (this.#server.mustEndPipeline(statement.traits) || this.#server.awaitsClientNames(statement.traits)))
@@ -464,7 +465,7 @@ export class Statements {
     const { replies } = session;
     const { buffer, start, end } = scanner;
     const nameStart = statementNameStart(buffer, start, end);
-    const name = nameStart < 0 ? undefined : buffer.toString('latin1', nameStart, stringEnd(buffer, nameStart, end));
+    const name = nameStart < 0 ? undefined : protocolName(buffer, nameStart, stringEnd(buffer, nameStart, end));
     const isKnown = name !== undefined && name !== '' && this.#client.get(name) !== undefined;
     session.unsyncedBatch = replies.batch;
     if (isKnown || name === '') this.#names.changes(name);
@@ -497,7 +498,7 @@ export class Statements {
     if (!last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
     const nameEnd = stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
-    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const name = protocolName(buffer, nameStart, nameEnd);
     if (this.#client.get(name) !== undefined || !this.#client.hasRoomFor(name, length)) return false;
     const text = latin1String(buffer, nameEnd + 1, end);
     const { context } = pins;
@@ -594,11 +595,11 @@ export class Statements {
     if (session.unsyncedBatch === session.replies.batch && this.#server.mustEndPipeline(isKept ? inspected.traits : sessionTraitsOf(text)))
       return false;
     if (!isKept) {
-      this.#parseOversized(scanner, backend, text, buffer.toString('latin1', nameStart, nameEnd), inspected);
+      this.#parseOversized(scanner, backend, text, protocolName(buffer, nameStart, nameEnd), inspected);
       return true;
     }
     const prepared = preparedOf(inspected, text, buffer.subarray(nameEnd + 1, end));
-    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const name = protocolName(buffer, nameStart, nameEnd);
     if (!this.#client.hasRoomFor(name, length)) {
       this.#parseOverBudget(scanner, backend, name, inspected, prepared);
       return true;

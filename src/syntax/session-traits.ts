@@ -559,6 +559,18 @@ class DeallocateReader {
     if (awaits === 'statement') this.awaits = word === 'deallocate' ? 'name or prepare' : 'end';
     else this.awaits = word === 'prepare' && awaits === 'name or prepare' ? 'name or end' : 'end';
     if (awaits === 'statement' || this.awaits === 'name or end' || word === 'all') return undefined;
-    return kind === Token.QuotedIdentifier ? text.slice(start + 1, close - 1).replaceAll('""', '"') : word;
+    const name = kind === Token.QuotedIdentifier ? text.slice(start + 1, close - 1).replaceAll('""', '"') : word;
+    return name && truncated(name);
   }
+}
+
+/** NAMEDATALEN - 1: the server truncates longer names in SQL, between characters. */
+const NAME_MAX_BYTES = 63;
+
+/** @param name UTF-8 as Latin-1 */
+function truncated(name: string): string {
+  if (name.length <= NAME_MAX_BYTES) return name;
+  let end = NAME_MAX_BYTES;
+  while ((name.charCodeAt(end) & 0xc0) === 0x80) end -= 1;
+  return name.slice(0, end);
 }

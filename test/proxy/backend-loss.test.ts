@@ -85,7 +85,8 @@ it('one session may end another of the same organization', async () => {
   await client.query('BEGIN');
   const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
   const told = new Promise((resolve) => client.once('error', resolve));
-  expect((await other.query('SELECT pg_terminate_backend($1) AS ended', [rows[0].pid])).rows).toEqual([{ ended: true }]);
+  const terminate = 'SELECT pg_terminate_backend(pid => $1, timeout => $2) AS ended';
+  expect((await other.query(terminate, [rows[0].pid, 1_000])).rows).toEqual([{ ended: true }]);
   expect(await told).toMatchObject(TERMINATED);
   await other.end();
 });

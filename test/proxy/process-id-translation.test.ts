@@ -21,6 +21,25 @@ describe('SQL that speaks of process ids', () => {
     ["select * from pg_stat_activity where pid='20000002'", 'select * from pg_stat_activity where pid=4711'],
     ['select pid from pg_stat_activity where pid <> pg_backend_pid()', 'select pid from pg_stat_activity where pid <> pg_backend_pid()'],
     ['select pg_terminate_backend(pg_backend_pid())', 'select pg_terminate_backend(pg_backend_pid())'],
+    ['select pg_terminate_backend((pg_backend_pid())::int, 10)', 'select pg_terminate_backend((pg_backend_pid())::int, 10)'],
+    ['select "pg_backend_pid"()', 'select (SELECT 20000001 AS pg_backend_pid)'],
+    ['select * from pg_backend_pid()', 'select * from (SELECT 20000001 AS pg_backend_pid) AS pg_backend_pid'],
+    ['select * from pg_backend_pid() where true', 'select * from (SELECT 20000001 AS pg_backend_pid) AS pg_backend_pid where true'],
+    ['select * from pg_backend_pid() p', 'select * from (SELECT 20000001 AS pg_backend_pid) p'],
+    [
+      'create table t (pid int default pg_backend_pid()); insert into t select pg_backend_pid()',
+      'create table t (pid int default pg_backend_pid()); insert into t select (SELECT 20000001 AS pg_backend_pid)',
+    ],
+    [
+      '/* now */ create temp table t (pid) as select pg_backend_pid()',
+      '/* now */ create temp table t (pid) as select (SELECT 20000001 AS pg_backend_pid)',
+    ],
+    // Who is meant is found out by the server, which knows its own ids.
+    ['select pg_cancel_backend(p) from (select pg_backend_pid() p) s', 'select pg_cancel_backend(p) from (select pg_backend_pid() p) s'],
+    [
+      'select pg_terminate_backend(20000002), pg_backend_pid()',
+      'select (SELECT true AS pg_terminate_backend), (SELECT 20000001 AS pg_backend_pid)',
+    ],
   ])('%s', (text, expected) => {
     expect(translated(text)).toBe(expected);
   });
@@ -35,8 +54,35 @@ describe('SQL that speaks of process ids', () => {
     const unknown = 'select pg_cancel_backend(20000009)';
     expect(translateProcessIds(unknown, ids)).toEqual({ text: unknown, signals: [], due: [] });
     const { text, signals } = translateProcessIds('select pg_cancel_backend($1)', ids);
-    expect(text).toBe('select (SELECT $1::int4 IS NOT NULL AS pg_cancel_backend)');
+    expect(text).toBe(
+      'select (SELECT CASE WHEN $1::int4 > 4194304 THEN true ELSE pg_catalog.pg_cancel_backend($1::int4) END AS pg_cancel_backend)',
+    );
     expect(signals).toEqual([{ parameter: 1, signal: 'cancel' }]);
+  });
+
+  it.each([
+    ['20000002, 5000', ''],
+    ["'20000002', 5 * 1000", ' WHERE (5 * 1000)::int8 IS NOT NULL'],
+    ['(20000002)::int, least(1, 2)', ' WHERE (least(1, 2))::int8 IS NOT NULL'],
+    ['pid => 20000002, timeout => 5000', ''],
+    ['timeout := $2, pid := 20000002', ' WHERE ($2)::int8 IS NOT NULL'],
+  ])('ends a session however that is written: pg_terminate_backend(%s)', (given, condition) => {
+    for (const name of [
+      'pg_terminate_backend',
+      'pg_catalog.PG_TERMINATE_BACKEND',
+      '"pg_terminate_backend"',
+      'pg_catalog . pg_terminate_backend',
+    ])
+      expect(translateProcessIds(`select ${name} (${given})`, ids)).toEqual({
+        text: `select (SELECT true AS pg_terminate_backend${condition})`,
+        due: [{ processId: 20_000_002, signal: 'terminate' }],
+        signals: [],
+      });
+    const asked = translateProcessIds('select pg_terminate_backend(timeout => $2, pid => $1::int)', ids);
+    expect(asked.signals).toEqual([{ parameter: 1, signal: 'terminate' }]);
+    expect(asked.text).toBe(
+      'select (SELECT CASE WHEN $1::int4 > 4194304 THEN true ELSE pg_catalog.pg_terminate_backend($1::int4, $2) END AS pg_terminate_backend WHERE ($2)::int8 IS NOT NULL)',
+    );
   });
 
   it.each([
@@ -48,6 +94,8 @@ describe('SQL that speaks of process ids', () => {
     'create function f() returns int4 language sql return pg_backend_pid()',
     'create table t (pid int4 default pg_backend_pid())',
     'alter table t alter pid set default pg_backend_pid()',
+    '/* now */ create table t (a int generated always as (pg_backend_pid()) stored)',
+    'create function f() returns int4 begin atomic select pg_backend_pid(); select pg_backend_pid(); end',
   ])('what stays behind, or only looks like it, is left as it is: %s', (text) => {
     expect(translateProcessIds(text, ids)).toEqual({ text, signals: [], due: [] });
   });
