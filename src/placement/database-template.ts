@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Observe } from '../observation.ts';
 import { type AdminLogin, withSession } from './admin-connection.ts';
-import { findHardened, harden, replaceStatisticsViews, STATISTICS_VIEWS, WHOLE_SERVER } from './hardening.ts';
+import { findHardened, harden, IN_OWN_DATABASE, replaceStatistics, statisticsReplaced, WHOLE_SERVER } from './hardening.ts';
 import { leaveWritingToOwners, OWNERS_FUNCTIONS } from './platform-role.ts';
 
 /** The database that organizations' databases are copied from. */
@@ -10,7 +10,7 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised when the template's content changes, so that the next start rebuilds it and hardens the databases made from the old one. */
-const EDITION = 9;
+const EDITION = 10;
 const HARDENED = ', hardened';
 
 /** How many databases are hardened at the same time. */
@@ -19,7 +19,7 @@ const HARDENED_AT_ONCE = 4;
 /** @see findHardened */
 export const FIND_HARDENED_DATABASE = findHardened({
   taken: [WHOLE_SERVER, OWNERS_FUNCTIONS],
-  replaced: STATISTICS_VIEWS,
+  replaced: statisticsReplaced(IN_OWN_DATABASE),
   allowXpath: undefined,
 });
 
@@ -106,7 +106,7 @@ async function hardenDatabase(session: pg.Client, allowXpath: boolean): Promise<
 }
 
 async function changeFunctions(session: pg.Client): Promise<void> {
-  await replaceStatisticsViews(session);
+  await replaceStatistics(session, IN_OWN_DATABASE);
   await leaveWritingToOwners(session);
 }
 

@@ -23,7 +23,7 @@ export const WHOLE_SERVER: Names = {
     'pg_stat_gssapi',
     'pg_stat_subscription(_stats)?',
     'pg_stat_(archiver|bgwriter|checkpointer|io|recovery_prefetch|slru|wal|wal_receiver)',
-    'postern_pg_stat_[a-z]+',
+    'postern_pg_[a-z_]+',
     'pg_locks',
     'pg_prepared_xacts',
     'pg_replication_slots',
@@ -154,7 +154,8 @@ export async function changePrivileges(session: pg.Client, template: string, { r
     SELECT pg_catalog.format('FUNCTION pg_catalog.%I(%s)', p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid))
     FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname ~ '^(${functions.join('|')})$'`);
-  for (const { object } of rows) await session.query(template.replace('%s', object));
+  // One round trip: there are hundreds.
+  if (rows.length > 0) await session.query(rows.map(({ object }) => template.replace('%s', object)).join('; '));
 }
 
 /**
@@ -178,20 +179,104 @@ const REFRESH_INITIAL_PRIVILEGES = ['pg_class.relacl', 'pg_proc.proacl'].flatMap
 /** A role without LOGIN that may read all statistics. It owns only the functions that show an organization its part of them. */
 const READER = 'postern_statistics';
 
-/** Views of the server, with the condition for an organization's own rows. */
-const VIEWS = {
+/** Those who may see all statistics, such as a superuser. */
+const SEES_ALL = "pg_catalog.pg_has_role(session_user, 'pg_read_all_stats', 'USAGE')";
+
+const OWN_SESSIONS = `shown.pid IN (
+  SELECT activity.pid FROM pg_catalog.postern_pg_stat_activity AS activity WHERE activity.usename = session_user)`;
+const NOTHING = 'false';
+
+/**
+ * Views of the server, with the condition for an organization's own rows, in a database of its own. What shows of a primary's standbys and
+ * subscriptions is the platform's. A tenant's query of a view without own rows does not call the functions under it.
+ *
+ * Own rows of pg_locks cannot be had: reading it stops the lock manager until all locks are copied, which would show how
+ * many locks others hold and let any organization delay all others.
+ */
+const VIEWS: Readonly<Record<string, string>> = {
   pg_stat_activity: 'shown.usename = session_user',
   pg_stat_database: 'shown.datname = pg_catalog.current_database()',
+  pg_stat_database_conflicts: 'shown.datname = pg_catalog.current_database()',
+  ...Object.fromEntries(
+    ['analyze', 'basebackup', 'cluster', 'copy', 'create_index', 'vacuum'].map((command) => [`pg_stat_progress_${command}`, OWN_SESSIONS]),
+  ),
+  pg_stat_ssl: OWN_SESSIONS,
+  pg_stat_gssapi: OWN_SESSIONS,
+  pg_prepared_xacts: 'shown.owner = session_user AND shown.database = pg_catalog.current_database()',
+  pg_locks: NOTHING,
+  pg_replication_slots: NOTHING,
+  pg_stat_replication: NOTHING,
+  pg_stat_replication_slots: NOTHING,
+  pg_stat_wal_receiver: NOTHING,
+  pg_stat_subscription: NOTHING,
+  pg_stat_subscription_stats: NOTHING,
 };
 
-/** What {@link replaceStatisticsViews} makes. */
-export const STATISTICS_VIEWS: Names = {
-  relations: Object.keys(VIEWS),
-  functions: Object.keys(VIEWS).map((view) => `postern_own_${view}`),
+/** Statistics of a whole database are also about others in a shared one. */
+const SHARED_DATABASE = { pg_stat_database: NOTHING, pg_stat_database_conflicts: NOTHING };
+
+/** The role that owns the objects of the organization that has logged in, as its own role or as that of its readers, whose name is longer. */
+const OWNER = 'pg_catalog.to_regrole(pg_catalog.left(session_user::text, 16))';
+/** In a shared database. An array, so that the planner finds the relations first, and only computes what is shown of these. */
+const OWN_RELATIONS = `shown.relid = ANY (ARRAY(SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relowner = ${OWNER}))`;
+const OWN_FUNCTIONS = `shown.funcid = ANY (ARRAY(SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.proowner = ${OWNER}))`;
+
+const OF_RELATIONS: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ['all', 'sys', 'user'].flatMap((which) =>
+      [
+        `pg_stat_${which}_tables`,
+        `pg_stat_xact_${which}_tables`,
+        `pg_stat_${which}_indexes`,
+        `pg_statio_${which}_tables`,
+        `pg_statio_${which}_indexes`,
+        `pg_statio_${which}_sequences`,
+      ].map((view) => [view, OWN_RELATIONS]),
+    ),
+  ),
+  pg_stat_user_functions: OWN_FUNCTIONS,
+  pg_stat_xact_user_functions: OWN_FUNCTIONS,
 };
+
+/** The views of the planner's samples, in a shared database. They check the caller's privileges themselves, but not those on the schema. */
+const SAMPLES = ['pg_stats', 'pg_stats_ext', 'pg_stats_ext_exprs'];
+
+/** Functions under those views, of the oid of a relation, that clients call themselves. They are the same in all versions. */
+const RELATION_COUNTERS = [
+  ...['numscans', 'tuples_returned', 'tuples_fetched', 'tuples_inserted', 'tuples_updated', 'tuples_deleted', 'tuples_hot_updated'],
+  ...['live_tuples', 'dead_tuples', 'mod_since_analyze', 'ins_since_vacuum', 'blocks_fetched', 'blocks_hit'],
+  ...['vacuum', 'autovacuum', 'analyze', 'autoanalyze'].flatMap((command) => [`last_${command}_time`, `${command}_count`]),
+].map((counter) => `pg_stat_get_${counter}`);
+
+interface Replaced {
+  /** The conditions, by view. */
+  readonly views: Readonly<Record<string, string>>;
+  readonly samples: readonly string[];
+  readonly counters: readonly string[];
+}
+
+/** What {@link replaceStatistics} replaces in an organization's own database. */
+export const IN_OWN_DATABASE: Replaced = { views: VIEWS, samples: [], counters: [] };
+/** What it replaces in a shared database. */
+export const IN_SHARED_DATABASE: Replaced = {
+  views: { ...VIEWS, ...SHARED_DATABASE, ...OF_RELATIONS },
+  samples: SAMPLES,
+  counters: RELATION_COUNTERS,
+};
+
+/** What {@link replaceStatistics} makes. */
+export function statisticsReplaced({ views, samples, counters }: Replaced): Names {
+  return {
+    relations: [...Object.keys(views), ...samples],
+    functions: [...Object.keys(views).map((view) => `postern_own_${view}`), ...counters],
+  };
+}
 
 /** The functions that these views call. */
-const READ: Names = { relations: [], functions: ['pg_stat_get_activity', 'pg_stat_get_db_[a-z_]+'] };
+const READ: Names = {
+  relations: [],
+  functions: ['(postern_)?pg_stat_get_[a-z_]+', 'pg_lock_status', 'pg_prepared_xact', 'pg_get_replication_slots'],
+};
 
 /** @param session of a superuser, in any database */
 export async function ensureStatisticsReader(session: pg.Client): Promise<void> {
@@ -201,27 +286,80 @@ export async function ensureStatisticsReader(session: pg.Client): Promise<void> 
 }
 
 /**
- * Replaces the server's views by views that show an organization only its own sessions and its own database. A function with the
+ * Replaces the server's views by views that show an organization only its own part. A function with the
  * reader's privileges reads all rows and returns only these. Its body is parsed when it is created, so its names are
  * fixed and no condition of the caller is evaluated in it.
- *
- * There is no such view for pg_locks: reading it stops the lock manager until all locks are copied, which would show how
- * many locks others hold and let any organization delay all others.
  */
-export async function replaceStatisticsViews(session: pg.Client): Promise<void> {
+export async function replaceStatistics(session: pg.Client, { views, samples, counters }: Replaced): Promise<void> {
+  for (const counter of counters) await renameServerFunction(session, counter, 'oid');
+  for (const view of [...Object.keys(views), ...samples]) await renameServerView(session, view);
   await changePrivileges(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);
-  for (const [view, own] of Object.entries(VIEWS)) {
-    const { rows } = await session.query('SELECT WHERE pg_catalog.to_regclass($1) IS NULL', [`pg_catalog.postern_${view}`]);
-    if (rows.length > 0) await session.query(`ALTER VIEW pg_catalog.${view} RENAME TO postern_${view}`);
-    await session.query(`REVOKE ALL ON pg_catalog.postern_${view} FROM PUBLIC; GRANT SELECT ON pg_catalog.postern_${view} TO ${READER};
-      CREATE OR REPLACE FUNCTION pg_catalog.postern_own_${view}() RETURNS SETOF pg_catalog.postern_${view}
-        LANGUAGE sql STABLE SECURITY DEFINER BEGIN ATOMIC
-        SELECT shown.* FROM pg_catalog.postern_${view} AS shown
-        WHERE ${own} OR pg_catalog.pg_has_role(session_user, 'pg_read_all_stats', 'USAGE');
-      END;
-      ALTER FUNCTION pg_catalog.postern_own_${view}() OWNER TO ${READER};
-      GRANT EXECUTE ON FUNCTION pg_catalog.postern_own_${view}() TO PUBLIC;
-      CREATE OR REPLACE VIEW pg_catalog.${view} AS SELECT * FROM pg_catalog.postern_own_${view}();
-      GRANT SELECT ON pg_catalog.${view} TO PUBLIC`);
-  }
+  const results = await resultTypes(session, counters);
+  const replacements = [
+    ...Object.entries(views).map(([view, own]) => viewOfOwn(view, own)),
+    ...samples.map(samplesOfOwn),
+    ...counters.map((counter) => counterOfOwn(counter, results.get(`postern_${counter}`) ?? '')),
+  ];
+  await session.query(replacements.join(';'));
+}
+
+/** Two queries, so that each has a condition that the planner can use. One of them is empty without being run. */
+function viewOfOwn(view: string, own: string): string {
+  return `GRANT SELECT ON pg_catalog.postern_${view} TO ${READER};
+    CREATE OR REPLACE FUNCTION pg_catalog.postern_own_${view}() RETURNS SETOF pg_catalog.postern_${view}
+      LANGUAGE sql STABLE SECURITY DEFINER BEGIN ATOMIC
+      SELECT shown.* FROM pg_catalog.postern_${view} AS shown WHERE NOT ${SEES_ALL} AND (${own})
+      UNION ALL SELECT shown.* FROM pg_catalog.postern_${view} AS shown WHERE ${SEES_ALL};
+    END;
+    ALTER FUNCTION pg_catalog.postern_own_${view}() OWNER TO ${READER};
+    GRANT EXECUTE ON FUNCTION pg_catalog.postern_own_${view}() TO PUBLIC;
+    CREATE OR REPLACE VIEW pg_catalog.${view} AS SELECT * FROM pg_catalog.postern_own_${view}();
+    GRANT SELECT ON pg_catalog.${view} TO PUBLIC`;
+}
+
+function samplesOfOwn(view: string): string {
+  return `CREATE OR REPLACE VIEW pg_catalog.${view} WITH (security_barrier) AS
+      SELECT shown.* FROM pg_catalog.postern_${view} AS shown
+      WHERE shown.schemaname = pg_catalog.left(session_user::text, 16)::name OR ${SEES_ALL};
+    GRANT SELECT ON pg_catalog.${view} TO PUBLIC`;
+}
+
+/** A relation of somebody else is as one that does not exist. */
+function counterOfOwn(counter: string, result: string): string {
+  return `CREATE OR REPLACE FUNCTION pg_catalog.${counter}(oid) RETURNS ${result}
+      LANGUAGE sql STABLE STRICT PARALLEL RESTRICTED SECURITY DEFINER BEGIN ATOMIC
+      SELECT pg_catalog.postern_${counter}(CASE WHEN ${SEES_ALL} OR EXISTS (
+        SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = $1 AND c.relowner = ${OWNER}) THEN $1 ELSE 0::pg_catalog.oid END);
+    END;
+    ALTER FUNCTION pg_catalog.${counter}(oid) OWNER TO ${READER};
+    GRANT EXECUTE ON FUNCTION pg_catalog.${counter}(oid) TO PUBLIC`;
+}
+
+/** @returns the type of each renamed function, by its name */
+async function resultTypes(session: pg.Client, counters: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const { rows } = await session.query<{ name: string; type: string }>(
+    `SELECT proname AS name, pg_catalog.format_type(prorettype, NULL) AS type FROM pg_catalog.pg_proc
+     WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND proname = ANY ($1)`,
+    [counters.map((counter) => `postern_${counter}`)],
+  );
+  return new Map(rows.map(({ name, type }) => [name, type]));
+}
+
+/** As {@link renameServerFunction}, for a view. */
+async function renameServerView(session: pg.Client, view: string): Promise<void> {
+  const { rows } = await session.query('SELECT WHERE pg_catalog.to_regclass($1) IS NULL', [`pg_catalog.postern_${view}`]);
+  const rename = rows.length > 0 ? `ALTER VIEW pg_catalog.${view} RENAME TO postern_${view}; ` : '';
+  await session.query(`${rename}REVOKE ALL ON pg_catalog.postern_${view} FROM PUBLIC`);
+}
+
+/**
+ * Revokes a function of the server from PUBLIC and renames it, so that one of Postern's can have its name. (CREATE OR REPLACE would have
+ * no effect: the executor knows the server's own functions by their oids.) Repeating it does nothing.
+ * @param session of a superuser that may change the catalogs
+ */
+export async function renameServerFunction(session: pg.Client, name: string, signature: string): Promise<void> {
+  const { rows } = await session.query('SELECT WHERE pg_catalog.to_regprocedure($1) IS NULL', [`pg_catalog.postern_${name}(${signature})`]);
+  if (rows.length === 0) return;
+  await session.query(`REVOKE ALL ON FUNCTION pg_catalog.${name}(${signature}) FROM PUBLIC;
+    ALTER FUNCTION pg_catalog.${name}(${signature}) RENAME TO postern_${name}`);
 }

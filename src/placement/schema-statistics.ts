@@ -8,12 +8,22 @@ const INSUFFICIENT_PRIVILEGE = '42501';
 const RELATIONS_MAX = 20_000;
 const TIMEOUT_MS = 5_000;
 
-/** Calls system functions only, with oids: nothing in the schema is executed. */
-const COUNTERS = `
+/**
+ * How the names of the server's functions for the counters of any relation begin, in the shared database: they have been renamed where
+ * those of an organization's own have taken their places.
+ */
+export async function counterFunctions(session: pg.ClientBase): Promise<string> {
+  const renamed = 'pg_catalog.postern_pg_stat_get_';
+  const { rows } = await session.query('SELECT WHERE pg_catalog.to_regprocedure($1) IS NOT NULL', [`${renamed}numscans(oid)`]);
+  return rows.length > 0 ? renamed : 'pg_catalog.pg_stat_get_';
+}
+
+/** Calls system functions only, with oids: nothing in the schema is executed. @param get as {@link counterFunctions} */
+const counters = (get: string) => `
   SELECT pg_catalog.json_agg(pg_catalog.json_build_object('oid', oid, 'scans', scans, 'rows_read', rows_read, 'live_rows', live_rows)) AS counters
   FROM (
-    SELECT c.oid::pg_catalog.text, pg_catalog.pg_stat_get_numscans(c.oid) AS scans, pg_catalog.pg_stat_get_tuples_returned(c.oid) AS rows_read,
-      pg_catalog.pg_stat_get_live_tuples(c.oid) AS live_rows
+    SELECT c.oid::pg_catalog.text, ${get}numscans(c.oid) AS scans, ${get}tuples_returned(c.oid) AS rows_read,
+      ${get}live_tuples(c.oid) AS live_rows
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = $1 AND c.relkind = ANY ('{r,m,i}')
     ORDER BY scans DESC
@@ -27,14 +37,16 @@ const COUNTERS = `
  */
 export async function relationCounters(platform: Platform, { kind, schema }: Placement): Promise<string | undefined> {
   if (kind !== 'schema') return undefined;
-  const query = { text: COUNTERS, values: [schema], query_timeout: TIMEOUT_MS };
-  const counters = await platform
-    .runInShared(async (session) => (await session.query<{ counters: object[] | null }>(query)).rows[0]?.counters)
+  const counted = await platform
+    .runInShared(async (session) => {
+      const query = { text: counters(await counterFunctions(session)), values: [schema], query_timeout: TIMEOUT_MS };
+      return (await session.query<{ counters: object[] | null }>(query)).rows[0]?.counters;
+    })
     .catch((error: unknown) => {
       if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
       return undefined;
     });
-  return JSON.stringify(counters ?? []);
+  return JSON.stringify(counted ?? []);
 }
 
 /** lock_not_available, and query_canceled: there are many tables. */

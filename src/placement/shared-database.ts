@@ -3,7 +3,18 @@ import { channelSecret, formerChannelsOf } from '../auth/derived-secrets.ts';
 import { type AdminLogin, withSession } from './admin-connection.ts';
 import { closeCitus, hasCitus, ON_THIS_NODE } from './citus.ts';
 import { TEMPLATE } from './database-template.ts';
-import { changePrivileges, findHardened, harden, type Names, ONE_DATABASE, WHOLE_SERVER } from './hardening.ts';
+import {
+  changePrivileges,
+  findHardened,
+  harden,
+  IN_SHARED_DATABASE,
+  type Names,
+  ONE_DATABASE,
+  renameServerFunction,
+  replaceStatistics,
+  statisticsReplaced,
+  WHOLE_SERVER,
+} from './hardening.ts';
 import { findSharedDatabaseRights, leaveWritingToOwners, OWNERS_FUNCTIONS, sharedDatabaseRights } from './platform-role.ts';
 
 const NAMES = {
@@ -93,14 +104,21 @@ END $$;`;
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 12;
+const EDITION = 13;
 const HARDENED = ', hardened';
 
 /** What the platform reads of an organization's relations: see schema-statistics.ts, and for how much is written there disk-quotas.ts of the router. */
-const COUNTERS: Names = { relations: [], functions: ['pg_stat_get_(numscans|tuples_returned|live_tuples|tuples_inserted|tuples_updated)'] };
+const COUNTERS: Names = {
+  relations: [],
+  functions: ['postern_pg_stat_get_(numscans|tuples_returned|live_tuples|tuples_inserted|tuples_updated)'],
+};
 
 const TAKEN: readonly Names[] = [WHOLE_SERVER, ONE_DATABASE, OWNERS_FUNCTIONS];
-const REPLACED: Names = { relations: [], functions: [...ADVISORY_LOCKS_REPLACED, ...CHOSEN_LARGE_OBJECTS, 'pg_notify'] };
+const STATISTICS = statisticsReplaced(IN_SHARED_DATABASE);
+const REPLACED: Names = {
+  relations: STATISTICS.relations,
+  functions: [...ADVISORY_LOCKS_REPLACED, ...CHOSEN_LARGE_OBJECTS, 'pg_notify', ...STATISTICS.functions],
+};
 
 interface SharedOptions {
   readonly owner: string;
@@ -197,6 +215,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
     await separateAdvisoryLocks(session, platform);
     await refuseChosenLargeObjects(session);
     await leaveWritingToOwners(session);
+    await replaceStatistics(session, IN_SHARED_DATABASE);
     await replacePgNotify(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
     await changePrivileges(session, `GRANT EXECUTE ON %s TO ${platform}`, COUNTERS);
@@ -363,15 +382,3 @@ const PROCEDURES = `
     BEGIN
       EXECUTE pg_catalog.format('UNLISTEN %I', postern.server_channel($1));
     END $$`;
-
-/**
- * Revokes a function of the server from PUBLIC and renames it, so that one of Postern's can have its name. (CREATE OR REPLACE would have
- * no effect: the executor knows the server's own functions by their oids.) Repeating it does nothing.
- * @param session of a superuser that may change the catalogs
- */
-async function renameServerFunction(session: pg.Client, name: string, signature: string): Promise<void> {
-  const { rows } = await session.query('SELECT WHERE pg_catalog.to_regprocedure($1) IS NULL', [`pg_catalog.postern_${name}(${signature})`]);
-  if (rows.length === 0) return;
-  await session.query(`REVOKE ALL ON FUNCTION pg_catalog.${name}(${signature}) FROM PUBLIC;
-    ALTER FUNCTION pg_catalog.${name}(${signature}) RENAME TO postern_${name}`);
-}

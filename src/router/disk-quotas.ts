@@ -11,6 +11,7 @@ import type { Observe, Origin } from '../observation.ts';
 import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { allowWrites, dataBytes, hasRefusedWrites, refuseWrites } from '../placement/disk-quota.ts';
 import { isReaderRole, ownerOf } from '../placement/reader-role.ts';
+import { counterFunctions } from '../placement/schema-statistics.ts';
 import { codeOf } from '../protocol/backend.ts';
 import type { Clusters } from './clusters.ts';
 import { whileQuiet } from './moves.ts';
@@ -237,12 +238,13 @@ export class DiskQuotas {
     const [databases, schemas] = [places('database'), places('schema')];
     const counted: Counted[] = [];
     let isOpen = true;
-    const count = (text: string, names: readonly string[]) => async (session: pg.PoolClient) => {
+    const count = async (session: pg.PoolClient, text: string, names: readonly string[]) => {
       counted.push(...(await session.query<Counted>(text, [names])).rows);
     };
-    if (databases.length > 0) await platform.run(count(CHANGES_OF_DATABASES, databases));
+    if (databases.length > 0) await platform.run((session) => count(session, CHANGES_OF_DATABASES, databases));
     if (schemas.length > 0 && performance.now() - (this.#schemasAt.get(name) ?? Number.NEGATIVE_INFINITY) >= SCHEMAS_EVERY_MS) {
-      await platform.runInShared(count(CHANGES_OF_SCHEMAS, schemas)).catch((error: unknown) => {
+      const countSchemas = async (session: pg.PoolClient) => count(session, changesOfSchemas(await counterFunctions(session)), schemas);
+      await platform.runInShared(countSchemas).catch((error: unknown) => {
         if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
         isOpen = false;
       });
@@ -387,9 +389,10 @@ const CHANGES_OF_DATABASES = `
     + pg_catalog.pg_stat_get_db_tuples_deleted(d.oid))::pg_catalog.text AS changes
   FROM pg_catalog.pg_database d WHERE d.datname = ANY ($1)`;
 
-const CHANGES_OF_SCHEMAS = `
+/** @param get as {@link counterFunctions} */
+const changesOfSchemas = (get: string) => `
   SELECT n.nspname AS name, pg_catalog.concat(pg_catalog.count(*), ' ',
-    pg_catalog.sum(pg_catalog.pg_stat_get_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_tuples_updated(c.oid))) AS changes
+    pg_catalog.sum(${get}tuples_inserted(c.oid) + ${get}tuples_updated(c.oid))) AS changes
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = ANY ($1) AND c.relkind = ANY ('{r,m,i}') GROUP BY n.nspname`;
 

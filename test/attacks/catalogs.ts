@@ -1,4 +1,21 @@
-import { type Answer, type Attack, denied, names, type Proof, refused, shows } from './attack.ts';
+import { type Answer, type Attack, denied, elsewhere, names, type Proof, shows } from './attack.ts';
+import type { Scene } from './scene.ts';
+
+/** Where there is nothing of the intruder's own. */
+const EMPTY_VIEWS = [
+  'pg_locks',
+  'pg_prepared_xacts',
+  'pg_replication_slots',
+  'pg_stat_progress_create_index',
+  'pg_stat_progress_vacuum',
+  'pg_stat_replication',
+  'pg_stat_replication_slots',
+  'pg_stat_subscription',
+  'pg_stat_subscription_stats',
+  'pg_stat_wal_receiver',
+];
+/** Where there is something of its own. */
+const OWN_VIEWS = ['pg_stat_activity', 'pg_stat_database', 'pg_stat_database_conflicts', 'pg_stat_ssl', 'pg_stat_gssapi'];
 
 /** What only the server's administrators may look at, or change. */
 export const CATALOG_ATTACKS: readonly Attack[] = [
@@ -6,15 +23,8 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
     'pg_authid',
     'pg_shadow',
     'pg_stat_get_activity(NULL)',
-    'pg_stat_database_conflicts',
-    'pg_locks',
     'pg_lock_status()',
-    'pg_prepared_xacts',
     'pg_prepared_xact()',
-    'pg_stat_progress_create_index',
-    'pg_stat_replication',
-    'pg_stat_ssl',
-    'pg_stat_subscription_stats',
     'pg_stat_archiver',
     'pg_stat_bgwriter',
     'pg_stat_checkpointer',
@@ -22,7 +32,10 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
     'pg_stat_recovery_prefetch',
     'pg_stat_slru',
     'pg_stat_wal',
-    'pg_stat_wal_receiver',
+    'pg_get_replication_slots()',
+    "pg_stat_get_progress_info('VACUUM')",
+    'pg_stat_get_subscription(NULL)',
+    'pg_stat_get_wal_senders()',
     'pg_stat_get_archiver()',
     'pg_stat_get_bgwriter_buf_written_clean()',
     'pg_stat_get_buf_alloc()',
@@ -44,7 +57,6 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
     'pg_current_wal_insert_lsn()',
     'pg_available_wal_summaries()',
     'pg_get_wal_summarizer_state()',
-    'pg_replication_slots',
     'pg_shdepend',
     'pg_statistic',
     'pg_statistic_ext_data',
@@ -55,13 +67,25 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
     'pg_shmem_allocations',
     'pg_config',
   ].map((catalog) => denied(`by ${catalog}`, () => `SELECT * FROM ${catalog}`)),
-  ...['pg_stat_activity', 'pg_stat_database'].map((view) =>
+  ...[...OWN_VIEWS, ...EMPTY_VIEWS].map((view) =>
     denied(
       `by the server's own ${view}`,
       () => `SELECT * FROM postern_${view}`,
       () => `SELECT * FROM ${view}`,
     ),
   ),
+  ...EMPTY_VIEWS.map((view) => ({
+    way: `by ${view}`,
+    sql: () => `SELECT * FROM ${view}`,
+    answer: shows(),
+    proof: { superuser: () => `SELECT '${view}'::regclass` },
+  })),
+  ...['pg_stat_activity', 'pg_stat_ssl', 'pg_stat_gssapi'].map((view) => ({
+    way: `by the session of another in ${view}`,
+    sql: ({ facts }: Scene) => `SELECT * FROM ${view} WHERE pid = ${facts.processId}`,
+    answer: shows(),
+    proof: { superuser: ({ facts }: Scene) => `SELECT 1 / (SELECT count(*) FROM ${view} WHERE pid = ${facts.processId})` },
+  })),
   denied('by the query of a session', () => 'SELECT pg_stat_get_backend_activity(1)'),
   denied("by a database's counters", () => 'SELECT pg_stat_get_db_xact_commit(1)'),
   denied('by whom a session waits for', ({ facts }) => `SELECT pg_blocking_pids(${facts.processId})`),
@@ -107,14 +131,58 @@ export const NAME_ATTACKS: readonly Attack[] = [
   {
     way: 'by the values that the planner has collected',
     sql: () => "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 'open_secrets'",
-    answer: { database: shows(), schema: refused('42501') },
+    answer: shows(),
     proof: { superuser: () => "SELECT 'pg_stats'::regclass" },
   },
   {
     way: 'by the counted visits to a table',
     sql: () => "SELECT n_live_tup::text FROM pg_stat_user_tables WHERE relname = 'secrets'",
-    answer: { database: shows(), schema: refused('42501') },
+    answer: shows(),
     proof: { superuser: () => "SELECT 'pg_stat_user_tables'::regclass" },
+  },
+  ...['pg_stat_all_tables', 'pg_stat_xact_all_tables', 'pg_stat_all_indexes', 'pg_statio_all_tables', 'pg_statio_all_indexes'].map(
+    (view) => ({
+      way: `by the figures in ${view}`,
+      sql: ({ facts }: Scene) => `SELECT * FROM ${view} WHERE relid = ${facts.table}`,
+      answer: shows(),
+      proof: seesRows,
+    }),
+  ),
+  {
+    way: 'by the figures of a sequence',
+    sql: ({ facts }) => `SELECT * FROM pg_statio_all_sequences WHERE relid = ${facts.sequence}`,
+    answer: shows(),
+    proof: seesRows,
+  },
+  {
+    way: 'by the figures of a function',
+    sql: ({ facts }) => `SELECT * FROM pg_stat_user_functions WHERE funcid = ${facts.function}`,
+    answer: shows(),
+    proof: seesRows,
+  },
+  {
+    way: 'by the figures of the system catalogs, in which others have rows too',
+    sql: () => "SELECT relname FROM pg_stat_sys_tables WHERE relname = 'pg_class'",
+    answer: { database: shows(['pg_class']), schema: shows() },
+    proof: seesRows,
+  },
+  ...['numscans', 'tuples_inserted', 'live_tuples', 'blocks_fetched', 'analyze_count'].map((counter) => ({
+    way: `by how much there is of another's table: ${counter}`,
+    sql: ({ facts }: Scene) => `SELECT pg_stat_get_${counter}(${facts.table})::text`,
+    answer: shows(['0']),
+    proof: seesRows,
+  })),
+  {
+    way: "by the server's own counters",
+    sql: ({ facts }) => `SELECT postern_pg_stat_get_live_tuples(${facts.table})`,
+    answer: elsewhere('42883'),
+    proof: seesRows,
+  },
+  {
+    way: "by when another's table was analyzed",
+    sql: ({ facts }) => `SELECT pg_stat_get_last_analyze_time(${facts.table})::text`,
+    answer: shows([null]),
+    proof: seesRows,
   },
   named('a table by its object id', ({ facts }) => found(`${facts.table}::oid::regclass::text`, "found !~ '^[0-9]+$'"), '.secrets'),
   named('tables', () => "SELECT relname FROM pg_class WHERE relname = 'secret_view'", 'secret_view'),

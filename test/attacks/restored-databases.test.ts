@@ -25,7 +25,7 @@ type Server = TestCluster & { stop(): Promise<void> };
 
 /** What is taken from all organizations. */
 const CLOSED = [
-  'SELECT count(*) FROM pg_locks',
+  'SELECT count(*) FROM pg_lock_status()',
   'SELECT count(*) FROM pg_stat_get_activity(NULL)',
   'SELECT count(*) FROM pg_stat_bgwriter',
   'SELECT pg_control_system()',
@@ -75,10 +75,12 @@ async function attack(service: TestService, kind: Kind, { owner, other, reader }
     for (const sql of [
       'SELECT lo_create(12345)',
       "SELECT lo_from_bytea(12345, 'x')",
-      'SELECT count(*) FROM pg_stat_activity',
-      'SELECT * FROM pg_stats',
+      'SELECT count(*) FROM postern_pg_stat_activity',
+      'SELECT * FROM postern_pg_stats',
     ])
       expect([sql, await code(owner, sql)]).toEqual([sql, '42501']);
+    expect((await one.query('SELECT DISTINCT usename FROM pg_stat_activity')).rows).toEqual([{ usename: owner.id }]);
+    expect((await one.query(`SELECT FROM pg_stats WHERE schemaname <> '${owner.id}'`)).rows).toEqual([]);
     await two.query('SELECT pg_advisory_lock(7); LISTEN news');
     expect((await one.query('SELECT pg_try_advisory_lock(7) AS taken')).rows).toEqual([{ taken: true }]);
     const heard: string[] = [];

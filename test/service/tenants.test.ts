@@ -67,7 +67,7 @@ describe('an organization cannot reach the rows of another', () => {
     ['by ending its sessions', () => `SELECT pg_terminate_backend(${facts.pid})`, '42501'],
     ['by cancelling its statements', () => `SELECT pg_cancel_backend(${facts.pid})`, '42501'],
     ['by watching its statements', () => 'SELECT query FROM postern_pg_stat_activity', '42501'],
-    ['by watching its locks', () => 'SELECT * FROM pg_locks', '42501'],
+    ['by watching its locks', () => 'SELECT * FROM pg_lock_status()', '42501'],
     ['by writing into its log', () => "SELECT pg_logical_emit_message(false, 'a', 'b')", '42501'],
     ['by following its changes', () => "SELECT pg_create_logical_replication_slot('spy', 'test_decoding')", '42501'],
     ['by the settings of the server', () => "ALTER SYSTEM SET log_statement = 'all'", '42501'],

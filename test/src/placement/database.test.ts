@@ -162,7 +162,14 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
 
   test('it does not see the sessions, locks and counters of others', async () => {
     const placement = await provisioned();
-    const views = ['pg_locks', 'pg_prepared_xacts', 'pg_stat_get_activity(NULL)', 'pg_stat_bgwriter', 'pg_stat_wal', 'pg_control_system()'];
+    const views = [
+      'pg_lock_status()',
+      'pg_prepared_xact()',
+      'pg_stat_get_activity(NULL)',
+      'pg_stat_bgwriter',
+      'pg_stat_wal',
+      'pg_control_system()',
+    ];
     for (const view of views) {
       const answer = query(loginOf(placement), `SELECT * FROM ${view}`);
       if (asSuperuser) await expect(answer).rejects.toMatchObject({ code: '42501' });
@@ -185,7 +192,7 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
           { usename: mine.role, datname: mine.database, application_name: 'mine', shown: true },
           { usename: null, datname: mine.database, application_name: null, shown: true },
         ]);
-      for (const view of ['postern_pg_stat_activity', 'postern_pg_stat_database']) {
+      for (const view of ['postern_pg_stat_activity', 'postern_pg_stat_database', 'postern_pg_locks', 'postern_pg_stat_ssl']) {
         await expect(query(own, `SELECT * FROM ${view}`)).rejects.toMatchObject({ code: '42501' });
       }
       const all = await query({ ...admin, database: mine.database }, "SELECT FROM pg_stat_activity WHERE application_name = 'theirs'");

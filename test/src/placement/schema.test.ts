@@ -7,6 +7,7 @@ import type { Observation } from '../../../src/observation.ts';
 import { type Cluster, Platform } from '../../../src/placement/cluster.ts';
 import { prepareCluster } from '../../../src/placement/cluster-setup.ts';
 import { ProvisionerByKind } from '../../../src/placement/provisioner-by-kind.ts';
+import { asReader } from '../../../src/placement/reader-role.ts';
 import { newOrganizationId } from '../../../src/router/accounts.ts';
 import type { TestCluster } from '../../support/cluster.setup.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -155,13 +156,9 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
   test('it does not see the sessions, locks, counters and large objects of others', async () => {
     const placement = await provisioned();
     const hidden = [
-      'SELECT * FROM pg_stat_activity',
-      'SELECT * FROM pg_locks',
+      'SELECT * FROM pg_lock_status()',
       'SELECT * FROM pg_stat_get_activity(NULL)',
-      'SELECT * FROM pg_stat_user_tables',
-      'SELECT * FROM pg_statio_all_indexes',
-      'SELECT * FROM pg_stat_xact_user_functions',
-      "SELECT pg_stat_get_live_tuples('pg_class'::regclass)",
+      "SELECT pg_stat_get_xact_numscans('pg_class'::regclass)",
       'SELECT * FROM pg_largeobject_metadata',
       'SELECT * FROM pg_shdepend',
       'SELECT * FROM pg_stat_bgwriter',
@@ -180,6 +177,37 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
   });
 
   if (asSuperuser) {
+    test('of sessions and counters it sees its own, and its readers too', async () => {
+      const [mine, theirs] = [await provisioned(), await provisioned()];
+      for (const placement of [mine, theirs]) {
+        const client = new pg.Client({ ...loginOf(placement), options: `-c search_path=${placement.schema}` });
+        await client.connect();
+        await client.query(`CREATE TABLE counted (id serial PRIMARY KEY, body text); INSERT INTO counted (body) SELECT 'x' FROM generate_series(1, 7);
+          CREATE FUNCTION nothing() RETURNS int LANGUAGE sql AS 'SELECT 1'; ANALYZE counted`);
+        await client.end();
+      }
+      await provisioner.admitReaders(mine);
+      const views = ['all', 'user'].flatMap((which) =>
+        ['stat_%_tables', 'stat_xact_%_tables', 'stat_%_indexes', 'statio_%_tables', 'statio_%_indexes', 'statio_%_sequences'].map(
+          (view) => `pg_${view.replace('%', which)}`,
+        ),
+      );
+      for (const who of [mine, asReader(mine)]) {
+        for (const view of views) {
+          expect([view, await query(loginOf(who), `SELECT DISTINCT schemaname FROM ${view} WHERE schemaname <> 'pg_toast'`)]).toEqual([
+            view,
+            [{ schemaname: mine.schema }],
+          ]);
+        }
+        const figures = `SELECT n_live_tup::int AS live, pg_stat_get_live_tuples(relid)::int AS same, last_analyze = pg_stat_get_last_analyze_time(relid) AS analyzed,
+            (SELECT most_common_vals::text FROM pg_stats s WHERE s.tablename = t.relname AND attname = 'body') AS common
+          FROM pg_stat_user_tables t`;
+        expect(await query(loginOf(who), figures)).toEqual([{ live: 7, same: 7, analyzed: true, common: '{x}' }]);
+        expect(await query(loginOf(who), 'SELECT DISTINCT usename FROM pg_stat_activity')).toEqual([{ usename: who.role }]);
+        expect(await query(loginOf(who), 'SELECT * FROM pg_stat_database')).toEqual([]);
+      }
+    });
+
     test('its advisory locks are its own', async () => {
       const [mine, theirs] = [await provisioned(), await provisioned()];
       const free = (who: Placement, lock: string) =>
