@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { applyEdits, applyEditsToBytes, type Edits, NO_EDITS } from '../syntax/edits.ts';
 import {
   channelNamed,
-  existingSchemaEnd,
+  existingSchema,
   introducesSchemas,
   isCast,
   keywordAt,
@@ -131,8 +131,9 @@ interface EditFinderOptions extends LexerOptions {
   readonly until: number;
 }
 
-/** Does what `CREATE SCHEMA IF NOT EXISTS public` does in a database that has the schema: it raises the same notice. */
-const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
+/** Do what `CREATE SCHEMA IF NOT EXISTS public` and `CREATE SCHEMA public` do in a database that has the schema. */
+const SCHEMA_IS_SKIPPED = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
+const SCHEMA_EXISTS = `DO 'BEGIN RAISE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists''; END'`;
 
 /** Like PREPARE TRANSACTION where it is disabled, this fails, and with it the transaction. */
 const NO_PREPARED_TRANSACTIONS = `DO 'BEGIN RAISE USING ERRCODE = ''feature_not_supported'', MESSAGE = ''prepared transactions are not supported''; END'`;
@@ -226,12 +227,12 @@ class EditFinder extends SqlReader {
 
   #schema(scope: Scope): void {
     if (!introducesSchemas(scope)) return;
-    const end = existingSchemaEnd(scope);
-    if (end < 0) {
+    const existing = existingSchema(scope, this.#target.schema);
+    if (existing === undefined) {
       scope.expect('schema');
     } else {
-      this.#edits.add(scope, scope.last.start, end, SCHEMA_EXISTS);
-      scope.lexer.moveTo(end);
+      this.#edits.add(scope, scope.last.start, existing.end, existing.isSkipped ? SCHEMA_IS_SKIPPED : SCHEMA_EXISTS);
+      scope.lexer.moveTo(existing.end);
     }
   }
 

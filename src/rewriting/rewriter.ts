@@ -11,6 +11,9 @@ import { LARGE_SQL_BYTES, type RewriteOptions, type Rewriting, readsDifferently,
 const IN_PG_NOTIFY =
   /^SQL statement "SELECT pg_catalog\.\w+\(postern\.server_channel\(\$1\), \$2\)"\nPL\/pgSQL function \S*pg_notify\(text,text\) line 3 at PERFORM\n?/gm;
 
+/** The context of what stands in the place of CREATE SCHEMA. */
+const IN_CREATE_SCHEMA = /^PL\/pgSQL function inline_code_block line 1 at RAISE(?:\n|$)/;
+
 /** A session may name any number of channels. For one that is no longer stored, the client reads the server's name without the prefix. */
 const LONG_CHANNELS_MAX = 1_000;
 
@@ -60,7 +63,7 @@ export class SchemaRewriter {
       message: clientText(fields.message, schema),
       detail: text(fields.detail),
       hint: text(fields.hint),
-      where: text(fields.where?.replace(IN_PG_NOTIFY, '')) || undefined,
+      where: text(withoutOwn(fields)) || undefined,
       position: fields.position === undefined ? undefined : originalPosition(edits, fields.position),
       internalQuery: internal?.query,
       internalPosition: fields.internalPosition === undefined ? undefined : internal?.position,
@@ -109,6 +112,12 @@ export function schemaRewriterOf({
 }: Pick<Tenant, 'organization' | 'channels' | 'pgNotify' | 'hasPreparedTransactions'>): SchemaRewriter | undefined {
   const { kind, schema, database } = organization.placement;
   return kind === 'schema' ? new SchemaRewriter({ schema, channels, pgNotify, hasPreparedTransactions, database }) : undefined;
+}
+
+/** The context of an error or notice, without what only the platform's own SQL has added. */
+function withoutOwn({ code, where }: ErrorFields): string | undefined {
+  const context = where?.replace(IN_PG_NOTIFY, '');
+  return code === '42P06' ? context?.replace(IN_CREATE_SCHEMA, '') : context;
 }
 
 /** Omits fields that are undefined. */

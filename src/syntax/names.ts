@@ -693,19 +693,33 @@ export function introducesSchemas(scope: Scope): boolean {
   return scope.isOneOf(second, ['extension', 'exists', 'version']);
 }
 
+/** A statement that creates a schema which is there already. */
+interface ExistingSchema {
+  /** Offset after the statement. */
+  readonly end: number;
+  /** Whether it says IF NOT EXISTS. */
+  readonly isSkipped: boolean;
+}
+
 /**
- * At the SCHEMA of `CREATE SCHEMA IF NOT EXISTS public [AUTHORIZATION role]`: the offset after the statement; else -1.
- * The statement must be replaced, because it needs the CREATE privilege on the database even if the schema exists, and no
- * organization has that in this placement.
+ * At the SCHEMA of `CREATE SCHEMA [IF NOT EXISTS] public [AUTHORIZATION role]`; undefined for other statements. The statement must be
+ * replaced, because it needs the CREATE privilege on the database even if the schema exists, and no organization has that in this
+ * placement.
+ * @param schema another name of the schema
  */
-export function existingSchemaEnd(scope: Scope): number {
-  if (!scope.isWord(scope.last, 'create')) return -1;
+export function existingSchema(scope: Scope, schema: string): ExistingSchema | undefined {
+  if (!scope.isWord(scope.last, 'create')) return undefined;
   const ahead = scope.ahead();
-  for (const word of ['if', 'not', 'exists']) {
+  ahead.next();
+  const isSkipped = scope.isWord(ahead, 'if');
+  if (isSkipped) {
+    for (const word of ['not', 'exists']) {
+      ahead.next();
+      if (!scope.isWord(ahead, word)) return undefined;
+    }
     ahead.next();
-    if (!scope.isWord(ahead, word)) return -1;
   }
-  if (!isIdentifier(ahead.next()) || identifierText(ahead) !== 'public') return -1;
+  if (!isIdentifier(ahead.kind) || !['public', schema].includes(identifierText(ahead))) return undefined;
   let { end } = ahead;
   ahead.next();
   if (scope.isWord(ahead, 'authorization')) {
@@ -713,7 +727,7 @@ export function existingSchemaEnd(scope: Scope): number {
     end = ahead.end;
     ahead.next();
   }
-  return ahead.kind === Token.End || scope.isPunctuation(ahead, Code.Semicolon) ? end : -1;
+  return ahead.kind === Token.End || scope.isPunctuation(ahead, Code.Semicolon) ? { end, isSkipped } : undefined;
 }
 
 /** At `search_path` after SET: the offset after the `=` or TO that follows; -1 if this sets no setting. */

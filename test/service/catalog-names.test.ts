@@ -82,8 +82,18 @@ describe('the client’s word for its own schema', () => {
     expect((await client.query('SELECT * FROM tenants WHERE schema_name = $1', ['public'])).rows).toEqual([{ schema_name: 'public' }]);
   });
 
-  it('can be created where it is there', async () => {
-    await client.query('CREATE SCHEMA IF NOT EXISTS public; CREATE SCHEMA IF NOT EXISTS "public"');
+  it('is there already when it is created, by its real name too', async () => {
+    const notices: (string | undefined)[][] = [];
+    const hear = ({ code, message, where }: { code?: string; message?: string; where?: string }) => notices.push([code, message, where]);
+    client.on('notice', hear);
+    for (const name of ['public', '"public"', organization.id, `"${organization.id}" AUTHORIZATION current_user`]) {
+      await client.query(`CREATE SCHEMA IF NOT EXISTS ${name}`);
+      expect(notices.splice(0)).toEqual([['42P06', 'schema "public" already exists, skipping', undefined]]);
+      const { status, body } = await service.query(organization, `CREATE SCHEMA ${name}`);
+      expect([status, body]).toMatchObject([400, { sqlstate: '42P06', message: 'schema "public" already exists' }]);
+    }
+    client.off('notice', hear);
+    await expect(client.query('CREATE SCHEMA another')).rejects.toMatchObject({ code: '42501' });
   });
 });
 

@@ -3,10 +3,10 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { channelSecret, channelsOf } from '../../../src/auth/derived-secrets.ts';
 import { createChannelFunctions, keepChannelSecret } from '../../../src/placement/shared-database.ts';
+import type { ErrorFields } from '../../../src/protocol/backend.ts';
 import { clientChannel, clientSearchPath, serverSearchPath } from '../../../src/rewriting/names.ts';
 import { rewriteSql } from '../../../src/rewriting/rewrite-sql.ts';
-import { clientQuery, clientText } from '../../../src/rewriting/rewriter.ts';
-import { originalPosition } from '../../../src/syntax/edits.ts';
+import { SchemaRewriter } from '../../../src/rewriting/rewriter.ts';
 import { contentOf, isString, Lexer } from '../../../src/syntax/scanner.ts';
 import type { TestCluster } from '../../support/cluster.setup.ts';
 import { inThisPart } from '../../support/parts.ts';
@@ -18,9 +18,9 @@ import { RECORDED } from './recorded-statements.ts';
 
 const SECRET = 'a secret of the tests';
 const CHANNELS = channelsOf(channelSecret(SECRET), SCHEMA);
-const TARGET = { schema: SCHEMA, channels: CHANNELS, pgNotify: 'postern.pg_notify' };
-
-const DATABASES = { own: 'search_path_own', shared: 'search_path_shared' };
+/** Clients know the database by the organization's name, too. */
+const DATABASES = { own: SCHEMA, shared: 'search_path_shared' };
+const TARGET = { schema: SCHEMA, channels: CHANNELS, pgNotify: 'postern.pg_notify', database: DATABASES.shared };
 
 type Server = TestCluster & { stop(): Promise<void> };
 
@@ -32,8 +32,10 @@ const servers: { name: string; start: () => Promise<Server> }[] = [
 /** What a client gets for a statement: rows, or an error. */
 interface Answer {
   readonly rows?: unknown[];
-  readonly error?: Record<string, unknown>;
+  readonly error?: ErrorFields;
 }
+
+const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text));
 
 /**
  * Two sessions of one role: `own` in a database of its own, where `public` is its own; `shared` in a database where `public`
@@ -86,22 +88,29 @@ describe.each(inThisPart(servers, ({ start }) => start !== startPostgres15))('on
       return { rows: [result].flat().flatMap(({ rows }) => rows) };
     } catch (error) {
       if (!(error instanceof pg.DatabaseError)) throw error;
-      const { code, message, detail, hint, position, internalQuery, internalPosition, where } = error;
-      return { error: { code, message, detail, hint, position, internalQuery, internalPosition, where } };
+      const { severity = '', code, message, detail, hint, position, internalQuery, internalPosition, where } = error;
+      const fields = {
+        severity,
+        code,
+        message,
+        detail,
+        hint,
+        position: numberOf(position),
+        internalQuery,
+        internalPosition: numberOf(internalPosition),
+        where,
+      };
+      return { error: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as unknown as ErrorFields };
     }
   }
 
   /** As through the router: the statement rewritten, the error put back into the client's words. */
   async function askShared(sql: string, values: readonly unknown[]): Promise<Answer> {
-    const rewriting = rewriteSql(sql, TARGET);
-    const { rows, error } = await ask(shared, rewriting.sql, values);
+    const rewriter = new SchemaRewriter(TARGET);
+    const { sql: rewritten, edits } = rewriter.rewrite(sql);
+    const { rows, error } = await ask(shared, rewritten, values);
     if (error === undefined) return { rows: rows ?? [] };
-    const texts = Object.entries(error).map(([field, text]) => [field, typeof text === 'string' ? clientText(text, SCHEMA) : text]);
-    const { internalQuery: query, internalPosition: at } = error;
-    const internal = typeof query === 'string' && typeof at === 'string' ? clientQuery(query, Number(at), SCHEMA) : undefined;
-    const position = error.position === undefined ? undefined : String(originalPosition(rewriting.edits, Number(error.position)));
-    const internalPosition = internal === undefined ? at : String(internal.position);
-    return { error: { ...Object.fromEntries(texts), position, internalPosition } };
+    return { error: rewriter.error(error, edits) };
   }
 
   async function sameAnswer(sql: string, ...values: unknown[]): Promise<Answer> {
@@ -184,6 +193,8 @@ describe.each(inThisPart(servers, ({ start }) => start !== startPostgres15))('on
     "DO $$ BEGIN EXECUTE 'SELECT 1 FROM public.a, public.nothing'; END $$",
     'DROP TABLE public.nothing',
     "COMMENT ON COLUMN public.nothing.x IS 'public'",
+    'CREATE SCHEMA public',
+    `SELECT 1; CREATE SCHEMA "public" AUTHORIZATION current_user; SELECT 2`,
     'SELECT $1::public.nothing',
   ])('an error reads the same: %s', async (sql) => {
     const { error } = await sameAnswer(sql);
