@@ -7,15 +7,13 @@ import {
   isCast,
   keywordAt,
   type LiteralMeaning,
+  meaningOfParameter,
   NestedEdits,
-  namesSchema,
+  parameterExpression,
   preparedTransactionEnd,
   publicIn,
-  SCHEMA_ARRAY,
-  SCHEMAS,
   type Scope,
   SqlReader,
-  schemaParameter,
 } from '../syntax/names.ts';
 import {
   Code,
@@ -165,11 +163,16 @@ class EditFinder extends SqlReader {
 
   /** Only the statement itself has parameters of the client; in a literal, `$1` is a function's argument. */
   protected override parameter(scope: Scope): void {
-    const { lexer, outer, calls } = scope;
-    if (outer !== undefined) return;
-    const isArray = calls.at(-1)?.meanings === SCHEMA_ARRAY;
-    if (!isArray && calls.at(-1)?.meanings !== SCHEMAS && !namesSchema(scope)) return;
-    this.#edits.add(scope, lexer.start, lexer.end, schemaParameter(scope, isArray, this.#target.schema));
+    if (scope.outer !== undefined) return;
+    const meaning = meaningOfParameter(scope);
+    if (meaning === undefined) return;
+    const { lexer } = scope;
+    const { schema, database } = this.#target;
+    if (meaning === 'database') {
+      if (database !== undefined) this.#edits.add(scope, lexer.start, lexer.end, parameterExpression(scope, meaning, schema, database));
+    } else {
+      this.#edits.add(scope, lexer.start, lexer.end, parameterExpression(scope, meaning, 'public', schema));
+    }
   }
 
   protected override word(scope: Scope): void {
@@ -258,7 +261,10 @@ class EditFinder extends SqlReader {
         this.enter(scope, content, lastMention(text));
         break;
       case 'name':
-        if (publicIn(text) >= 0) this.#edits.addWithin(scope, content, publicIn(text), publicIn(text) + 'public'.length, schema);
+      case 'like':
+      case 'expression':
+      case 'array':
+        for (const [start, end] of publicIn(text, meaning)) this.#edits.addWithin(scope, content, start, end, schema);
         break;
       case 'database':
         if (text === schema && database !== undefined) this.#edits.addWithin(scope, content, 0, text.length, database);
@@ -461,6 +467,7 @@ function relationQualifiers(text: string, from: number, to: number, options: Lex
   const columns = new Set<number>();
   let declared = false;
   let before = '';
+  let second = '';
   for (let kind = lexer.next(); kind !== Token.End && lexer.start < to; kind = lexer.next()) {
     const current = clauses.at(-1) ?? 'other';
     const word = isIdentifier(kind) ? identifierText(lexer) : text.charAt(lexer.start);
@@ -470,7 +477,8 @@ function relationQualifiers(text: string, from: number, to: number, options: Lex
       if (current !== 'relations' && isColumn(text, lexer.end)) columns.add(lexer.end);
     }
     if (kind === Token.Word) clauses[clauses.length - 1] = clauseAfter(word, before, current);
-    else if (kind === Token.Punctuation) nest(clauses, text.charCodeAt(lexer.start), before);
+    else if (kind === Token.Punctuation) nest(clauses, text.charCodeAt(lexer.start), before, second);
+    second = before;
     before = word;
   }
   return declared ? columns : new Set();
@@ -478,9 +486,10 @@ function relationQualifiers(text: string, from: number, to: number, options: Lex
 
 /**
  * FROM may also separate arguments (`extract(epoch FROM t)`) or belong to IS DISTINCT FROM. After FOR UPDATE, a policy names roles, and a
- * query relations that its FROM has named.
+ * query relations that its FROM has named. `RETURNING WITH (OLD AS public)` defines no query.
  */
 function clauseAfter(word: string, before: string, current: Clause): Clause {
+  if (word === 'with' && before === 'returning') return current;
   if (word === 'from' && (before === 'distinct' || current === 'arguments')) return current;
   if (word === 'update' && before === 'for') return 'other';
   return CLAUSES.get(word) ?? current;
@@ -505,18 +514,21 @@ function isColumn(text: string, end: number): boolean {
 /** After these tokens in FROM, a parenthesis encloses relations, not arguments or columns. */
 const BEFORE_RELATIONS = ['from', 'join', 'lateral', ',', '('];
 
-function nest(clauses: Clause[], code: number, before: string): void {
-  const relations = clauses.at(-1) === 'relations' && BEFORE_RELATIONS.includes(before);
+function nest(clauses: Clause[], code: number, before: string, second: string): void {
+  const relations = (clauses.at(-1) === 'relations' && BEFORE_RELATIONS.includes(before)) || (before === 'with' && second === 'returning');
   if (code === Code.Open) clauses.push(relations ? 'relations' : 'arguments');
   if (code === Code.Close && clauses.length > 1) clauses.pop();
 }
 
 /**
- * A statement without any of these strings needs no rewriting. `public` is in every name of the schema; LISTEN, UNLISTEN, NOTIFY
- * and pg_notify name channels; PREPARE TRANSACTION is refused; the others are in the names of columns with which a parameter or the database's name is compared.
- * A name that is written with escapes (`U&"\0070ublic"`) is missed if the text contains none of the strings elsewhere.
+ * A statement without any of these strings and without an identifier `U&"…"` needs no rewriting. `public` is in every name of the
+ * schema; LISTEN, UNLISTEN, NOTIFY and pg_notify name channels; PREPARE TRANSACTION is refused; the others are in the names of columns,
+ * functions and types that say what a parameter means.
  */
-const SEARCHED = ['public', 'listen', 'notify', 'prepar', 'schema', 'nspnam', 'datnam'].map((word) => Buffer.from(word));
+const SEARCHED = [
+  ...['public', 'listen', 'notify', 'prepar', 'schema', 'nspnam', 'datnam'],
+  ...['catalo', 'databa', 'nextva', 'n_size', 'privil', 'regcla', 'regtyp', 'regnam', 'search', 'serial', 'setval', 'to_reg'],
+].map((word) => Buffer.from(word));
 /** The length of each of these strings. */
 const MENTION_LENGTH = 6;
 
@@ -525,7 +537,7 @@ const BEGINS = 8;
 
 /** The shift table of Horspool's algorithm, from right to left: by character, the distance to the next offset where a string may begin. */
 const SKIPS = new Uint8Array(256).fill(MENTION_LENGTH);
-/** The searched strings by the code of their first letter, in lower case. */
+/** The searched strings by the code of their first letter, in lower case: with the bit set in each character that makes a letter lower case. */
 const BY_LETTER: Buffer[][] = Array.from({ length: 256 }, () => []);
 
 for (let at = MENTION_LENGTH - 1; at > 0; at--) {
@@ -534,15 +546,26 @@ for (let at = MENTION_LENGTH - 1; at > 0; at--) {
 for (const word of SEARCHED) {
   const letter = word[0] as number;
   SKIPS[letter] = SKIPS[letter & ~0x20] = (SKIPS[letter] as number) | BEGINS;
-  BY_LETTER[letter]?.push(word);
+  BY_LETTER[letter]?.push(word.map((code) => code | 0x20) as Buffer);
 }
 
 /**
- * The offset after the last of these strings, in upper or lower case, between `from` and `to`; -1 if there is none.
+ * The offset after the last of these strings, in upper or lower case, or of what begins an identifier with escapes, between `from` and `to`; -1 if there is none.
  * Reads about one character in four.
  */
 export function lastMention(text: string | Buffer, from = 0, to = text.length): number {
-  return typeof text === 'string' ? inString(text, from, to) : inBytes(text, from, to);
+  const mention = typeof text === 'string' ? inString(text, from, to) : inBytes(text, from, to);
+  return Math.max(
+    mention,
+    typeof text === 'string' ? lastEscape(text, from, to) : lastEscape(text.subarray(from, to), 0, to - from) + from,
+  );
+}
+
+/** The offset after the last `&"`, of `U&"publ\0069c"`; negative if there is none. Most texts have no `&`, which is found out in a third of the time. */
+function lastEscape(text: string | Buffer, from: number, to: number): number {
+  if (typeof text !== 'string' && text.lastIndexOf(Code.Ampersand) < 0) return Number.NEGATIVE_INFINITY;
+  const at = text.lastIndexOf('&"', to - 2);
+  return at < from ? Number.NEGATIVE_INFINITY : at + 2;
 }
 
 function inBytes(bytes: Buffer, from: number, to: number): number {

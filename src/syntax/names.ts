@@ -131,8 +131,10 @@ export abstract class SqlReader {
   #literal(scope: Scope): void {
     this.literal(scope, meaningOfLiteral(scope));
     const call = scope.calls.at(-1);
-    const setting = call?.meanings === SET_CONFIG && call.argument === 0 ? contentOf(scope.lexer)?.text : undefined;
-    if (call !== undefined && setting?.toLowerCase() === 'search_path') call.meanings = SET_SEARCH_PATH;
+    if (call?.meanings !== SET_CONFIG && call?.meanings !== PAIRS) return;
+    const name = contentOf(scope.lexer)?.text;
+    if (call.meanings === PAIRS && call.argument % 2 === 0 && name === 'schemaname') call.meanings = namedArgument(call.argument + 1);
+    else if (call.meanings === SET_CONFIG && call.argument === 0 && name?.toLowerCase() === 'search_path') call.meanings = SET_SEARCH_PATH;
   }
 
   #punctuation(scope: Scope): void {
@@ -145,9 +147,11 @@ export abstract class SqlReader {
         this.#open(scope);
         break;
       case Code.OpenBracket:
-        scope.calls.push({ meanings: undefined, grouping: false, argument: 0 });
+        scope.calls.push(bracket(scope));
         return;
       case Code.Close:
+        this.#close(scope);
+        break;
       case Code.CloseBracket:
         scope.calls.pop();
         break;
@@ -163,17 +167,22 @@ export abstract class SqlReader {
   #open(scope: Scope): void {
     const { last } = scope;
     const name = scope.nameOf(last);
-    const call: Call = {
-      meanings: name === '' ? undefined : (listOfSchemas(scope) ?? argumentsOf(name)),
-      grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPING.has(name)),
-      argument: 0,
-    };
-    scope.calls.push(call);
+    const { row, rows } = rowsOf(scope);
+    const meanings = row ?? (name === '' ? undefined : (listOfNames(scope) ?? argumentsOf(name)));
+    const grouping = row === undefined && (name === '' || (last.kind === Token.Word && BEFORE_GROUPING.has(name)));
+    scope.calls.push({ meanings, grouping, argument: 0, name, columns: undefined, rows });
+  }
+
+  #close(scope: Scope): void {
+    noteColumn(scope);
+    scope.closed = scope.calls.pop();
   }
 
   #comma(scope: Scope): void {
     const call = scope.calls.at(-1);
-    if (call !== undefined) call.argument++;
+    if (call === undefined) return;
+    noteColumn(scope);
+    call.argument++;
   }
 }
 
@@ -211,6 +220,8 @@ export class Scope {
   /** The number of tokens that are still read after `until`. */
   #left = TOKENS_AFTER_MENTION;
   readonly calls: Call[] = [];
+  /** The parenthesis that was closed last. */
+  closed: Call | undefined;
   /** The three tokens before the current one, the nearest first. Their kind is End if there is no such token. */
   last = noToken();
   second = noToken();
@@ -467,8 +478,8 @@ function meaningOfLiteral(scope: Scope): LiteralMeaning | undefined {
 function meaningByWhatPrecedes(scope: Scope): LiteralMeaning | undefined {
   const { last, second, third } = scope;
   if (scope.executeDepth >= 0 && isExecuted(scope)) return 'sql';
-  if (namesSchema(scope)) return 'name';
-  if (namesDatabase(scope)) return 'database';
+  const compared = meaningByComparison(scope);
+  if (compared !== undefined) return compared;
   if (last.kind !== Token.Word && last.kind !== Token.QuotedIdentifier) return undefined;
   if (scope.isWord(last, 'as')) return isCopyOption(scope) ? undefined : meaningOfBody(scope);
   if (scope.isWord(last, 'do') || (scope.isWord(second, 'language') && scope.isWord(third, 'do'))) return meaningOfBody(scope);
@@ -504,24 +515,43 @@ function meaningByCall(scope: Scope): LiteralMeaning | undefined {
   const call = calls[level];
   if (call === undefined) return undefined;
   if (call.meanings === SCHEMAS) return 'name';
+  if (call.meanings === DATABASES) return 'database';
+  if (call.meanings === SCHEMA_ARRAY) return 'array';
   if (call.meanings === CONFIGURED) return call.argument === 0 && scope.nextCode() === Code.Comma ? 'sql' : undefined;
   return call.meanings?.[call.argument];
 }
 
 /** `'public.users'::regclass`, `CAST('public.users' AS regclass)`. */
 function meaningByCast(scope: Scope): LiteralMeaning | undefined {
+  const named = castsAfter(scope).find(({ name }) => !isTextType(name));
+  return named === undefined ? undefined : meaningOfType(named.name);
+}
+
+interface Cast {
+  /** The type, without `pg_catalog.`. */
+  readonly name: string;
+  /** `regclass[]` */
+  readonly isArray: boolean;
+}
+
+const NO_CASTS: readonly Cast[] = [];
+
+/** The types to which the current token is cast, one after the other; up to the first that is none of text. */
+function castsAfter(scope: Scope): readonly Cast[] {
   const next = scope.nextCode();
   let level = scope.calls.length - 1;
-  if (next !== Code.Colon && next !== Code.Close && scope.calls[level]?.meanings !== CAST) return undefined;
+  if (next !== Code.Colon && next !== Code.Close && scope.calls[level]?.meanings !== CAST) return NO_CASTS;
   const ahead = scope.ahead();
+  const casts: Cast[] = [];
   for (let tokens = 0; tokens < 2 * GROUPS_MAX && ahead.next() !== Token.End; tokens++) {
     if (scope.isPunctuation(ahead, Code.Close) && scope.calls[level]?.grouping) level--;
     else if (isCast(ahead.text, ahead) || (scope.isWord(ahead, 'as') && scope.calls[level]?.meanings === CAST)) {
-      const type = typeAt(ahead, scope);
-      if (!isTextType(type)) return meaningOfType(type);
+      const name = typeAt(ahead, scope);
+      casts.push({ name, isArray: ahead.text.charCodeAt(skipWhitespace(ahead.text, ahead.end)) === Code.OpenBracket });
+      if (!isTextType(name)) break;
     } else break;
   }
-  return undefined;
+  return casts;
 }
 
 /** Whether the token is `::`. */
@@ -551,61 +581,236 @@ const CATALOG =
 /** Longer texts are not searched for the catalogs. */
 const TEXT_MAX_CHARACTERS = 65_536;
 
-const COMPARISONS = new Set(['=', '<>', '!=', '~~', '!~~']);
+/** Columns of information_schema that hold names of databases. */
+const DATABASE_COLUMNS = new Set(
+  `table_catalog catalog_name view_catalog constraint_catalog sequence_catalog domain_catalog routine_catalog specific_catalog
+  trigger_catalog event_object_catalog udt_catalog object_catalog`.split(/\s+/),
+);
+
+/** Functions that give the name of the schema or database. Some need no parentheses. */
+const NAMING = new Map<string, 'name' | 'database'>([
+  ['current_schema', 'name'],
+  ['current_database', 'database'],
+  ['current_catalog', 'database'],
+]);
+
+const LESS = 0x3c;
+const EXCLAMATION = 0x21;
+const EQUALITIES = new Set(['=', '<>', '!=']);
+const PATTERNS = new Set(['~~', '!~~', '~~*', '!~~*']);
+const EXPRESSIONS = new Set(['~', '!~', '~*', '!~*']);
 /** The pattern that psql sends for `\d public.users`. */
 const PSQL_PATTERN = '^(public)$';
 
-/** Whether the current literal is compared with the name of a schema: `nspname = 'public'`. */
-export function namesSchema(scope: Scope): boolean {
-  const { last, second, lexer } = scope;
-  if (last.kind === Token.Operator) return COMPARISONS.has(lexer.text.slice(last.start, last.end)) && isSchemaColumn(scope, second);
-  if (scope.isOneOf(last, ['like', 'ilike'])) return isSchemaColumn(scope, scope.isWord(second, 'not') ? scope.third : second);
-  return scope.isPunctuation(last, Code.Close) && lexer.text.startsWith(PSQL_PATTERN, lexer.start + 1) && readsCatalogs(scope);
+/** What the current literal is compared with: `nspname = 'public'`, `table_catalog = 'org_…'`, `'public' = nspname`. */
+function meaningByComparison(scope: Scope): LiteralMeaning | undefined {
+  const { last, second, third, lexer } = scope;
+  if (last.kind === Token.Operator) {
+    const operator = lexer.text.slice(last.start, last.end);
+    if (EQUALITIES.has(operator)) return meaningOfOperand(scope, second) ?? meaningByOperandAfter(scope);
+    if (PATTERNS.has(operator)) return meaningOfPattern(scope, second, 'like');
+    return EXPRESSIONS.has(operator) ? meaningOfPattern(scope, second, 'expression') : undefined;
+  }
+  if (scope.isOneOf(last, ['like', 'ilike'])) return meaningOfPattern(scope, scope.isWord(second, 'not') ? third : second, 'like');
+  if (scope.isPunctuation(last, Code.Close) && lexer.text.startsWith(PSQL_PATTERN, lexer.start + 1) && readsCatalogs(scope))
+    return 'expression';
+  return meaningByOperandAfter(scope);
 }
 
-/** Whether the current literal is compared with the name of a database: `datname = 'org_…'`. */
-function namesDatabase(scope: Scope): boolean {
-  const { last, second, lexer } = scope;
-  return last.kind === Token.Operator && lexer.text.slice(last.start, last.end) === '=' && scope.nameOf(second) === 'datname';
+/** `nspname`, `current_schema()`, `current_schema` */
+function meaningOfOperand(scope: Scope, span: Span): 'name' | 'database' | undefined {
+  const { third, closed } = scope;
+  if (scope.isPunctuation(span, Code.Close)) return scope.isPunctuation(third, Code.Open) ? NAMING.get(closed?.name ?? '') : undefined;
+  const naming = span.kind === Token.Word && !scope.isPunctuation(third, Code.Dot) ? NAMING.get(scope.nameOf(span)) : undefined;
+  return naming ?? meaningOfColumn(scope, span);
 }
 
-/** The list of schemas that the current parenthesis opens: `nspname IN ('public', 'other')`, `nspname = ANY ($1)`; undefined for others. */
-function listOfSchemas(scope: Scope): Arguments | undefined {
+function meaningOfPattern(scope: Scope, span: Span, meaning: 'like' | 'expression'): 'like' | 'expression' | undefined {
+  return meaningOfColumn(scope, span) === 'name' ? meaning : undefined;
+}
+
+/** `'public' = n.nspname` */
+function meaningByOperandAfter(scope: Scope): 'name' | 'database' | undefined {
+  const next = scope.nextCode();
+  if (next !== Code.Equals && next !== LESS && next !== EXCLAMATION) return undefined;
+  const ahead = scope.ahead();
+  if (ahead.next() !== Token.Operator || !EQUALITIES.has(ahead.text.slice(ahead.start, ahead.end))) return undefined;
+  for (let parts = 0; parts < 3 && isIdentifier(ahead.next()); parts++) {
+    const dot = skipWhitespace(ahead.text, ahead.end);
+    if (ahead.text.charCodeAt(dot) !== Code.Dot) return NAMING.get(scope.nameOf(ahead)) ?? meaningOfColumn(scope, ahead);
+    ahead.moveTo(dot + 1);
+  }
+  return undefined;
+}
+
+/** What the names in a column are of; undefined for other columns, and where the column may be of the organization's own table. */
+function meaningOfColumn(scope: Scope, span: Span): 'name' | 'database' | undefined {
+  if (!isIdentifier(span.kind)) return undefined;
+  const name = scope.nameOf(span);
+  if (name === 'datname') return 'database';
+  if (SCHEMA_COLUMNS.has(name)) return readsCatalogs(scope) ? 'name' : undefined;
+  return DATABASE_COLUMNS.has(name) && readsCatalogs(scope) ? 'database' : undefined;
+}
+
+/** The names that the current parenthesis encloses: `nspname IN ('public', 'other')`, `nspname = ANY ($1)`; undefined for others. */
+function listOfNames(scope: Scope): Arguments | undefined {
   const { last, second, third } = scope;
-  if (scope.isWord(last, 'in') && isSchemaColumn(scope, scope.isWord(second, 'not') ? third : second)) return SCHEMAS;
-  if (!scope.isOneOf(last, ['any', 'all']) || second.kind !== Token.Operator) return undefined;
-  return isSchemaColumn(scope, third) ? SCHEMA_ARRAY : undefined;
+  if (scope.isWord(last, 'in')) {
+    const meaning = meaningOfColumn(scope, scope.isWord(second, 'not') ? third : second);
+    if (meaning !== undefined) return meaning === 'name' ? SCHEMAS : DATABASES;
+  }
+  if (!scope.isOneOf(last, ['any', 'all', 'some']) || second.kind !== Token.Operator) return undefined;
+  return meaningOfColumn(scope, third) === 'name' ? SCHEMA_ARRAY : undefined;
+}
+
+/** The bracket of `nspname = ANY (ARRAY['public'])`, or any other. */
+function bracket(scope: Scope): Call {
+  const isArray = scope.isWord(scope.last, 'array') && scope.calls.at(-1)?.meanings === SCHEMA_ARRAY;
+  return { meanings: isArray ? SCHEMAS : undefined, grouping: false, argument: 0, name: '', columns: undefined, rows: undefined };
+}
+
+/** At a comma or a parenthesis that closes: notes for the row that the parenthesis encloses whether a column of names is before it. */
+function noteColumn(scope: Scope): void {
+  const call = scope.calls.at(-1);
+  if (call === undefined || (call.name !== '' && call.name !== 'row' && !call.grouping) || call.argument > ROW_MAX) return;
+  const meaning = meaningOfColumn(scope, scope.last);
+  if (meaning === undefined) return;
+  call.columns ??= [];
+  call.columns[call.argument] = meaning;
+}
+
+/** A longer row is not compared with a row of names. */
+const ROW_MAX = 16;
+
+/**
+ * What the current parenthesis encloses, if it stands beside a row of columns: `(table_schema, table_name) = ('public', 't')`.
+ * `rows` is of a list of such rows, `IN (('public', 't'), …)`.
+ */
+function rowsOf(scope: Scope): { readonly row?: Arguments | undefined; readonly rows?: Arguments | undefined } {
+  const outer = scope.calls.at(-1)?.rows;
+  if (outer !== undefined) return { row: outer };
+  const columns = scope.closed?.columns;
+  if (columns === undefined) return {};
+  let [last, second]: [Span, Span] = [scope.last, scope.second];
+  if (scope.isWord(last, 'row')) [last, second] = [second, scope.third];
+  else if (scope.isWord(last, 'in'))
+    return scope.isPunctuation(scope.isWord(second, 'not') ? scope.third : second, Code.Close) ? { rows: columns } : {};
+  const isCompared = last.kind === Token.Operator && EQUALITIES.has(scope.lexer.text.slice(last.start, last.end));
+  return isCompared && scope.isPunctuation(second, Code.Close) ? { row: columns } : {};
 }
 
 /**
- * An expression that replaces the current parameter and turns the value `public` into the schema. It has the parameter's type,
- * which follows from the comparison, or from a cast after the parameter.
+ * What the current parameter names, if it is compared with the name of a schema or database, or names something in SQL's syntax.
+ * Only the statement itself has parameters of the client.
  */
-export function schemaParameter(scope: Scope, isArray: boolean, schema: string): string {
+export function meaningOfParameter(scope: Scope): ParameterMeaning | undefined {
+  const { calls, lexer } = scope;
+  const call = calls.at(-1);
+  const types = castsAfter(scope);
+  const [first] = types;
+  if (call?.meanings === SCHEMA_ARRAY) return 'array';
+  if (call?.meanings === SCHEMAS) return 'name';
+  if (call?.meanings === DATABASES) return 'database';
+  const compared = meaningByComparison(scope);
+  if (compared !== undefined) return compared === 'database' ? 'database' : 'name';
+  if (!isWhole(scope)) return undefined;
+  const meaning = call?.meanings?.[call.argument];
+  if (meaning === 'name' || meaning === 'database' || meaning === 'path') return meaning;
+  const named = types.find(({ name }) => !isTextType(name));
+  if (named === undefined) {
+    if (meaning === 'schema') return 'schema';
+    const kind = call !== undefined && meaning === 'sql' ? NAMED.get(call.meanings ?? []) : undefined;
+    if (kind !== 'regclass') return kind;
+    return first !== undefined ? 'text' : isNamedAgain(lexer) ? undefined : kind;
+  }
+  if (named.name === 'regnamespace') return named.isArray ? undefined : 'schema';
+  if (meaningOfType(named.name) !== 'sql') return undefined;
+  if (named !== first) return named.isArray ? undefined : 'text';
+  if (isNamedAgain(lexer)) return undefined;
+  if (named.isArray) return 'text[]';
+  return named.name === 'regclass' ? 'regclass' : 'text';
+}
+
+/** Whether the current token is all that is cast, or a whole argument: not `'public.' || $1`. */
+function isWhole(scope: Scope): boolean {
+  const next = scope.nextCode();
+  if (next === Code.Colon) return true;
+  const { last } = scope;
+  const begins = scope.isPunctuation(last, Code.Open) || scope.isPunctuation(last, Code.Comma);
+  return begins && (next === Code.Comma || next === Code.Close || scope.calls.at(-1)?.meanings === CAST);
+}
+
+/** Whether the statement has the same parameter elsewhere without a cast: then its type must stay. */
+function isNamedAgain({ text, start, end }: Lexer): boolean {
+  const again = new RegExp(`\\${text.slice(start, end)}(?!\\d|\\s*::)`, 'g');
+  return [...text.slice(0, TEXT_MAX_CHARACTERS).matchAll(again)].some(({ index }) => index !== start);
+}
+
+/**
+ * An expression that replaces the current parameter and turns a name in its value that clients use into the one on the server. It has
+ * the parameter's type, which follows from the comparison, or from a cast after the parameter; or the type text, where the server
+ * would read the value as a name.
+ */
+export function parameterExpression(scope: Scope, meaning: ParameterMeaning, from: string, to: string): string {
   const { text, start, end } = scope.lexer;
+  const parameter = text.slice(start, end);
   CAST_TO.lastIndex = end;
   const type = CAST_TO.exec(text)?.[1] ?? 'pg_catalog.name';
-  const parameter = `${text.slice(start, end)}::${type}`;
-  if (isArray) return `pg_catalog.array_replace(${parameter}[], 'public', '${schema}')`;
-  return `(CASE WHEN ${parameter} OPERATOR(pg_catalog.=) 'public' THEN '${schema}' ELSE ${parameter} END)`;
+  const written = `${parameter}::pg_catalog.text`;
+  switch (meaning) {
+    case 'array':
+      return `pg_catalog.array_replace(${parameter}::${type}[], '${from}', '${to}')`;
+    case 'name':
+    case 'database':
+      return `(CASE WHEN ${parameter}::${type} OPERATOR(pg_catalog.=) '${from}' THEN '${to}' ELSE ${parameter}::${type} END)`;
+    case 'schema':
+      return `(CASE WHEN ${written} OPERATOR(pg_catalog.=) ANY (ARRAY['${from}', '"${from}"']) THEN '${to}' ELSE ${written} END)`;
+    case 'path':
+      return `pg_catalog.regexp_replace(${written}, '[[:<:]]${from}[[:>:]]', '${to}', 'g')`;
+    case 'text':
+      return qualified(written, to);
+    case 'relation':
+      return `(CASE WHEN ${isOid(written)} THEN ${written}::pg_catalog.oid::pg_catalog.regclass::pg_catalog.text ELSE ${qualified(written, to)} END)`;
+    case 'regclass':
+      return `(CASE WHEN ${isOid(written)} THEN ${written}::pg_catalog.oid::pg_catalog.regclass ELSE ${qualified(written, to)}::pg_catalog.regclass END)`;
+    case 'text[]':
+      return `ARRAY(SELECT ${qualified('given.name', to)} FROM pg_catalog.unnest(${written}[]) AS given (name))`;
+  }
 }
+
+const isOid = (expression: string): string => `${expression} OPERATOR(pg_catalog.~) '^[0-9]+$'`;
+
+/** Puts the schema in the place of each `public` before a dot, as the server reads names; `public.f(public.mood)` has two. */
+const qualified = (expression: string, schema: string): string =>
+  `pg_catalog.regexp_replace(${expression}, '(?<![^[:space:](,])("public"|[pP][uU][bB][lL][iI][cC])(?=[[:space:]]*[.])', '${schema}', 'g')`;
 
 /** `::text`, `::text[]` */
 const CAST_TO = /\s*::\s*(\w+)/y;
-
-function isSchemaColumn(scope: Scope, span: Scope['last']): boolean {
-  return SCHEMA_COLUMNS.has(scope.nameOf(span)) && readsCatalogs(scope);
-}
 
 function readsCatalogs({ lexer: { text } }: Scope): boolean {
   return text.length <= TEXT_MAX_CHARACTERS && CATALOG.test(text);
 }
 
-/** The offset of `public` in such a literal; -1 if it names another schema. */
-export function publicIn(text: string): number {
-  if (text === 'public') return 0;
-  return text === PSQL_PATTERN ? PSQL_PATTERN.indexOf('public') : -1;
+/** A subpattern `public` of a regular expression, an element of an array's literal. */
+const WORD = /(?<!\w)public(?!\w)/g;
+const ELEMENT = /(?<=[{,]\s*"?)public(?="?\s*[,}])/g;
+
+/** Where a literal names the schema `public`. @param meaning of the literal: of a name, names or a pattern */
+export function publicIn(text: string, meaning: 'name' | 'like' | 'expression' | 'array'): [start: number, end: number][] {
+  if (meaning === 'like') return isPatternOfPublic(text) ? [[0, text.length]] : [];
+  if (meaning === 'name') return text === 'public' ? [[0, text.length]] : [];
+  return [...text.matchAll(meaning === 'array' ? ELEMENT : WORD)].map(({ 0: { length }, index }) => [index, index + length]);
 }
+
+/** `pub%`. Patterns that other schemas match too stay as they are. */
+function isPatternOfPublic(pattern: string): boolean {
+  if (pattern === 'public') return true;
+  if (pattern.length > PATTERN_MAX || !/^pub[lic%_]*$/.test(pattern)) return false;
+  return new RegExp(`^${pattern.replaceAll('%', '.*').replaceAll('_', '.')}$`).test('public');
+}
+
+/** A longer pattern is not one of `public`. */
+const PATTERN_MAX = 32;
 
 /** Collects the edits of a text. Offsets are those of any scope in it, for example of a literal in a function body. */
 export class NestedEdits {
@@ -747,8 +952,20 @@ function settingEnd(scope: Scope): number {
  * - `name`: the name of one schema, without quotes
  * - `path`: a list of schemas, as in the setting search_path
  * - `database`: the name of the database, without quotes
+ * - `like`, `expression`: a pattern for names of schemas, of LIKE or as a regular expression
+ * - `array`: names of schemas, as an array is written
  */
-export type LiteralMeaning = 'sql' | 'schema' | 'name' | 'path' | 'database';
+export type LiteralMeaning = 'sql' | 'schema' | 'name' | 'path' | 'database' | 'like' | 'expression' | 'array';
+
+/**
+ * What the value of a parameter is.
+ * - `name`, `array`, `database`, `path`: as of a literal
+ * - `schema`: the name of one schema, in SQL's syntax
+ * - `text`: a name in SQL's syntax, for a function that takes text, or for a cast of text; `text[]` several
+ * - `relation`: the same, or the oid of a relation
+ * - `regclass`: the same, where the server takes a regclass
+ */
+export type ParameterMeaning = 'name' | 'array' | 'database' | 'path' | 'schema' | 'text' | 'text[]' | 'relation' | 'regclass';
 
 /** The meanings of literals among a function's arguments, by position. */
 type Arguments = readonly (LiteralMeaning | undefined)[];
@@ -761,6 +978,12 @@ interface Call {
   readonly grouping: boolean;
   /** Index of the current argument. */
   argument: number;
+  /** The function, or the word before the parenthesis; '' if there is none. */
+  readonly name: string;
+  /** What the columns in it name that end an argument, by argument, if it encloses a row. */
+  columns: LiteralMeaning[] | undefined;
+  /** What the rows in it name, if it encloses a list of rows. */
+  readonly rows: Arguments | undefined;
 }
 
 /** `CAST('…' AS regclass)`: the type decides. */
@@ -768,17 +991,38 @@ const CAST: Arguments = [];
 /** `set_config('search_path', …)`: the first argument decides about the second. */
 const SET_CONFIG: Arguments = [];
 const SET_SEARCH_PATH: Arguments = [undefined, 'path'];
+/** `pg_restore_relation_stats('schemaname', 'public', …)`: an argument decides about the next. */
+const PAIRS: Arguments = [];
 /** `format('…')`: SQL inside EXECUTE, data elsewhere. */
 const FORMAT: Arguments = [];
 /** `nspname IN ('public', …)`: all literals are names of schemas. */
-export const SCHEMAS: Arguments = [];
+const SCHEMAS: Arguments = [];
+/** `datname IN ('org_…', …)` */
+const DATABASES: Arguments = [];
 /** `nspname = ANY ($1)`: the parameter is an array of names. */
-export const SCHEMA_ARRAY: Arguments = [];
+const SCHEMA_ARRAY: Arguments = [];
 /** `to_tsvector('public.english', …)`: the first argument is a name if there is a second. */
 const CONFIGURED: Arguments = [];
 
+/** Functions that take a regclass. */
 const RELATION: Arguments = ['sql'];
+/** Functions that take the name of a relation as text, or its oid. */
+const RELATION_BY_TEXT: Arguments = ['sql'];
+/** Functions that take another name as text. */
+const NAMED_BY_TEXT: Arguments = ['sql'];
+/** Functions that take a query as text, or a name that stays in parameters. */
+const QUERY: Arguments = ['sql'];
+const RELATION_PRIVILEGE: Arguments = ['sql', 'sql'];
 const PRIVILEGE: Arguments = ['sql', 'sql'];
+
+/** What a parameter is among the arguments of such functions. */
+const NAMED = new Map<Arguments, ParameterMeaning>([
+  [RELATION, 'regclass'],
+  [RELATION_BY_TEXT, 'relation'],
+  [RELATION_PRIVILEGE, 'relation'],
+  [NAMED_BY_TEXT, 'text'],
+  [PRIVILEGE, 'text'],
+]);
 
 /** Functions of pg_catalog that take names as literals: as reg* types or as text. */
 const FUNCTIONS = new Map<string, Arguments>([
@@ -786,21 +1030,33 @@ const FUNCTIONS = new Map<string, Arguments>([
   ['set_config', SET_CONFIG],
   ['format', FORMAT],
   ...named(CONFIGURED, 'to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery'),
-  ...named(RELATION, 'nextval currval setval pg_get_serial_sequence pg_sequence_last_value pg_get_viewdef row_security_active'),
-  ...named(RELATION, 'to_regclass to_regtype to_regtypemod to_regproc to_regprocedure to_regoper to_regoperator to_regcollation'),
+  ...named(RELATION, 'nextval currval setval pg_sequence_last_value'),
+  ...named(RELATION_BY_TEXT, 'pg_get_viewdef row_security_active'),
+  ...named(NAMED_BY_TEXT, 'to_regclass to_regtype to_regtypemod to_regproc to_regprocedure to_regoper to_regoperator to_regcollation'),
+  ...named(NAMED_BY_TEXT, 'pg_get_serial_sequence'),
   ...named(RELATION, 'pg_relation_size pg_table_size pg_indexes_size pg_total_relation_size pg_relation_filepath pg_relation_filenode'),
   ...named(RELATION, 'pg_relation_is_updatable pg_column_is_updatable pg_relation_is_publishable pg_index_has_property'),
   ...named(RELATION, 'pg_index_column_has_property pg_get_replica_identity_index pg_partition_tree pg_partition_root'),
   ...named(RELATION, 'pg_partition_ancestors brin_summarize_new_values brin_summarize_range brin_desummarize_range'),
-  ...named(RELATION, 'gin_clean_pending_list table_to_xml table_to_xmlschema table_to_xml_and_xmlschema query_to_xml ts_stat'),
-  ...named(RELATION, 'ts_lexize ts_parse ts_token_type pg_basetype'),
-  ...named(PRIVILEGE, 'has_table_privilege has_column_privilege has_any_column_privilege has_sequence_privilege'),
+  ...named(RELATION, 'gin_clean_pending_list table_to_xml table_to_xmlschema table_to_xml_and_xmlschema'),
+  ...named(QUERY, 'query_to_xml ts_stat ts_lexize ts_parse ts_token_type pg_basetype'),
+  ...named(RELATION_PRIVILEGE, 'has_table_privilege has_column_privilege has_any_column_privilege has_sequence_privilege'),
   ...named(PRIVILEGE, 'has_function_privilege has_type_privilege'),
   ['tsvector_update_trigger', [undefined, 'sql']],
   ['has_schema_privilege', ['name', 'name']],
   ['to_regnamespace', ['schema']],
+  ['pg_database_size', ['database']],
+  ...named(PAIRS, 'pg_restore_relation_stats pg_restore_attribute_stats'),
+  ...named(['name'], 'pg_clear_relation_stats pg_clear_attribute_stats'),
   ...named(['name'], 'schema_to_xml schema_to_xmlschema schema_to_xml_and_xmlschema'),
 ]);
+
+/** The arguments of a function of which one is the name of a schema. */
+function namedArgument(argument: number): Arguments {
+  const meanings: LiteralMeaning[] = [];
+  meanings[argument] = 'name';
+  return meanings;
+}
 
 function named(meanings: Arguments, names: string): [string, Arguments][] {
   return names.split(' ').map((name) => [name, meanings]);

@@ -69,6 +69,12 @@ describe('the client’s word for its own schema', () => {
       [['x', 'public']],
       USERS,
     ],
+    ["SELECT 'users' AS table_name WHERE to_regclass($1) IS NOT NULL AND has_table_privilege($1, 'SELECT')", ['public.users'], USERS],
+    [
+      "SELECT 'users' AS table_name WHERE $1::regclass = CAST($2 AS regclass) AND nextval($3) > 0",
+      ['public.users', '"public".users', 'public.users_id_seq'],
+      USERS,
+    ],
   ])('is understood in a parameter: %s %j', async (text, values, rows) => {
     expect((await client.query(text, values)).rows).toEqual(rows);
     for (let round = 0; round < 3; round += 1)
@@ -84,7 +90,8 @@ describe('the client’s word for its own schema', () => {
 
   it('is there already when it is created, by its real name too', async () => {
     const notices: (string | undefined)[][] = [];
-    const hear = ({ code, message, where }: { code?: string; message?: string; where?: string }) => notices.push([code, message, where]);
+    const hear = ({ code, message, where }: { code?: string | undefined; message?: string | undefined; where?: string | undefined }) =>
+      notices.push([code, message, where]);
     client.on('notice', hear);
     for (const name of ['public', '"public"', organization.id, `"${organization.id}" AUTHORIZATION current_user`]) {
       await client.query(`CREATE SCHEMA IF NOT EXISTS ${name}`);
@@ -102,4 +109,8 @@ it("finds the database by the organization's name, as MikroORM asks", async () =
   expect((await client.query(text)).rows).toEqual([{ found: 1 }]);
   expect((await service.query(organization, text)).body.rows).toEqual([{ found: 1 }]);
   expect((await client.query(`SELECT count(*)::int AS n FROM ${organization.id}.public.users`)).rows).toEqual([{ n: 0 }]);
+  for (const database of [organization.id, 'postern_shared']) {
+    const asked = await client.query(`${TABLES} = 'public' AND table_catalog = $1 AND table_name = 'users'`, [database]);
+    expect(asked.rows).toEqual(USERS);
+  }
 });

@@ -30,6 +30,8 @@ describe('a parameter that is compared with the name of a schema', () => {
   it.each([
     'SELECT 1 FROM tenants WHERE schema_name = $1',
     'SELECT 1 FROM pg_class WHERE relname = $1',
+    'SELECT $1::regclass, relname FROM pg_class WHERE oid = $1',
+    "SELECT ('public.' || $1)::regclass, nextval(x || $1), $1::text, $1::oid::regclass",
     'CREATE FUNCTION f(name) RETURNS bool LANGUAGE sql AS $$ SELECT true FROM pg_namespace WHERE nspname = $1 $$',
   ])('is left alone elsewhere: %s', (text) => {
     expect(rewriteSql(text, TARGET).sql).toBe(text);

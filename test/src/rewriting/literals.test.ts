@@ -35,6 +35,8 @@ const changes = {
     `SELECT NEXTVAL ( /* public.s */ '«public».s' )`,
     `SELECT nextval('«public».' || $1)`,
     `INSERT INTO t VALUES (nextval('«public».s'), 'public.s', length('public.s'))`,
+    `SELECT pg_restore_relation_stats('version', 180000, 'schemaname', '«public»', 'relname', 'public', 'relpages', 1)`,
+    `SELECT pg_restore_attribute_stats('relname', 'schemaname', 'schemaname', '«public»', 'attname', 'public'), pg_clear_relation_stats('«public»', 'public')`,
   ],
   'literals that are compared with the name of a schema': [
     `SELECT 1 FROM pg_namespace WHERE nspname = '«public»' AND 'public' = x`,
@@ -44,6 +46,11 @@ const changes = {
     `SELECT 1 FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', '«public»') OR schemaname NOT LIKE '«public»'`,
     `SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname LIKE '«public»' AND n.nspname != E'«public»'`,
     `SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.~) '^(«public»)$' COLLATE pg_catalog.default`,
+    `SELECT 1 FROM pg_namespace WHERE nspname = ANY (ARRAY['«public»', 'other']) OR nspname <> ALL ('{«public»,"«public»",publics}'::name[])`,
+    `SELECT 1 FROM pg_namespace WHERE nspname ILIKE '«pub%»' OR nspname ~ '^(«public»|other)$' OR '«public»' = nspname OR '«public»' <> x.nspname`,
+    `SELECT 1 FROM pg_tables WHERE (schemaname, tablename) = ('«public»', 'public') OR (tablename, t.schemaname) IN (('public', '«public»'))`,
+    `SELECT 1 FROM pg_tables t WHERE ROW(t.schemaname, t.tablename) <> ROW('«public»', 'public') AND (schemaname, x) IN (VALUES ('«public»', 'public'))`,
+    `SELECT current_schema() = '«public»', current_schema <> '«public»', pg_catalog.current_schema() = '«public»'`,
     `DO $$ BEGIN IF EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = '«public»') THEN PERFORM 'public'; END IF; END $$`,
   ],
   'bodies of functions': [
@@ -79,6 +86,8 @@ const changes = {
 const stays = [
   `SELECT 1 FROM tenants WHERE schema_name = 'public' AND table_schema IN ('public')`,
   `INSERT INTO information_schema_copy (table_schema) VALUES ('public')`,
+  `SELECT 1 FROM pg_namespace WHERE nspname LIKE 'p%' OR nspname LIKE 'pub%x' OR nspname ~ 'publics' OR (nspname, x) = f('public', 'public')`,
+  `INSERT INTO t (a, nspname) VALUES ('public', 'public'); SELECT 1 FROM t WHERE (a, table_schema) = ('public', 'public')`,
   `SELECT 1 FROM pg_namespace WHERE nspname = 'publics' AND oid::text = 'public' AND f(nspname, 'public')`,
   `SELECT format('SELECT * FROM public.%I', 'x'), quote_literal('public.x')`,
   `SELECT 'public.users'::text, CAST('public.users' AS text), text 'public.users', 'public'::name`,

@@ -179,6 +179,82 @@ describe.each(inThisPart(servers, ({ start }) => start !== startPostgres15))('on
     }
   });
 
+  describe('what programs ask of the catalogs', () => {
+    beforeAll(async () => {
+      const sql = `CREATE TABLE public.asked (id serial PRIMARY KEY, public text); CREATE TYPE public.asked_kind AS ENUM ('public');
+        CREATE FUNCTION public.asked_one(public.asked_kind) RETURNS int LANGUAGE sql AS 'SELECT 1'; INSERT INTO public.asked (public) VALUES ('a')`;
+      await own.query(sql);
+      await shared.query(rewriteSql(sql, TARGET).sql);
+    });
+
+    it.each<[sql: string, ...values: unknown[]]>([
+      ['SELECT to_regclass($1)::text, to_regclass($2)::text', 'public.asked', ' "public" . asked'],
+      ['SELECT to_regclass($1)::text, to_regclass($2::text)::text', 'PUBLIC.nothing', 'asked'],
+      ['SELECT to_regtype($1)::text, to_regprocedure($2)::text', 'public.asked_kind[]', 'public.asked_one(public.asked_kind)'],
+      [
+        'SELECT $1::regclass::text, CAST($2 AS pg_catalog.regclass)::text, $3::text::regclass::text',
+        'public.asked',
+        '"public"."asked"',
+        'public.asked',
+      ],
+      ['SELECT $1::regclass::text, ($2)::regclass::text, $3::regtype::text', '1259', 'pg_class', 'public.asked_kind'],
+      ['SELECT $1::regclass[]::text, $2::regnamespace = to_regnamespace($3)', ['public.asked', 'pg_class'], 'public', '"public"'],
+      ['SELECT relname FROM pg_class WHERE oid = ANY ($1::regclass[]) ORDER BY 1', ['public.asked', 'pg_class']],
+      ['SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0', 'public.asked'],
+      ["SELECT has_table_privilege($1, 'SELECT'), has_table_privilege($2, $1, 'SELECT')", 'public.asked', SCHEMA],
+      ["SELECT has_column_privilege($1, 'public', 'SELECT'), has_type_privilege($2, 'USAGE')", 'public.asked', 'public.asked_kind'],
+      ["SELECT has_schema_privilege($1, 'CREATE'), has_schema_privilege($2, $1, 'USAGE')", 'public', SCHEMA],
+      ['SELECT nextval($1), currval($2::regclass), setval($3, 7)', 'public.asked_id_seq', 'public.asked_id_seq', 'public.asked_id_seq'],
+      ["SELECT pg_get_serial_sequence($1, 'id')::regclass::text, pg_table_size($2) > 0", 'public.asked', 'public.asked'],
+      ["SELECT nextval('public.' || $1)", 'asked_id_seq'],
+      ["SELECT set_config('search_path', $1, false) IS NULL; ", '"$user", public'],
+      ["SELECT count(*) FROM information_schema.tables WHERE table_catalog = 'DATABASE' AND table_name = $1", 'asked'],
+      [
+        'SELECT count(*) FROM information_schema.columns WHERE table_catalog = $1 AND table_schema = $2 AND table_name = $3',
+        SCHEMA,
+        'public',
+        'asked',
+      ],
+      ['SELECT count(*) FROM pg_database WHERE datname = $1 OR datname IN ($2)', SCHEMA, 'nothing'],
+      ["SELECT count(*) FROM pg_database WHERE datname = current_database() AND current_database() = 'DATABASE'"],
+      ['SELECT current_schema() = $1, current_schema = $1, $1 = current_schema()', 'public'],
+      [
+        "SELECT count(*) FROM pg_tables WHERE schemaname = ANY (ARRAY['public', 'x']) AND schemaname = ANY ('{public}') AND tablename = 'asked'",
+      ],
+      [
+        "SELECT count(*) FROM pg_tables WHERE schemaname LIKE 'pub%' AND schemaname ~ '^public$' AND 'public' = schemaname AND tablename = 'asked'",
+      ],
+      ["SELECT count(*) FROM pg_tables WHERE (schemaname, tablename) IN (('public', 'asked'), ('public', 'public'))"],
+      ['SELECT count(*) FROM pg_tables t WHERE (tablename, t.schemaname) = ($2, $1)', 'public', 'asked'],
+      ['SELECT count(*) > 0 FROM U&"publ\\0069c".asked'],
+    ])('%s', async (sql, ...values) => {
+      const { error } = await sameAnswer(sql.replace('DATABASE', SCHEMA), ...values);
+      expect(error).toBeUndefined();
+    });
+
+    it.each<[sql: string, ...values: unknown[]]>([
+      ['SELECT $1::regclass', 'public.nothing'],
+      ['SELECT nextval($1)', 'public.nothing'],
+      ["SELECT has_table_privilege($1, 'SELECT')", 'public.nothing'],
+      ['SELECT $1::regtype', 'public.nothing'],
+    ])('an error reads the same: %s', async (sql, ...values) => {
+      // Directly the parameter is in the context, too.
+      const wanted = (await ask(own, sql, values)).error;
+      const { code, message } = wanted ?? {};
+      expect((await askShared(sql, values)).error).toMatchObject({ code, message });
+      expect(wanted).toBeDefined();
+    });
+
+    it('what PostgreSQL 18 has', async () => {
+      const version = Number((await own.query('SHOW server_version_num')).rows[0].server_version_num);
+      if (version < 180_000) return;
+      await sameAnswer("SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'asked', 'relpages', 7)");
+      await sameAnswer("SELECT relpages FROM pg_class WHERE oid = 'public.asked'::regclass");
+      const { error } = await sameAnswer("UPDATE public.asked SET public = 'b' RETURNING WITH (OLD AS public) public.public, asked.public");
+      expect(error).toBeUndefined();
+    });
+  });
+
   it.each([
     'SELECT * FROM public.nothing',
     'SELECT ä, \'public.ü😀\', nothing FROM "public"."nowhere"',

@@ -17,6 +17,7 @@ const changes = {
     `SELECT * FROM «public»\n  -- public.users is big\n  .users`,
     `SELECT * FROM U&"«public»".users`,
     `SELECT * FROM U&"«p\\0075blic»".users, «public».teams`,
+    `SELECT * FROM U&"«publ\\0069c»".users`,
     `SELECT * FROM U&"«p!0075blic»" UESCAPE '!' .users, «public».teams`,
     `SELECT «public».users.id, «public».users.* FROM «public».users`,
     `SELECT "«public»"."User"."id" FROM "«public»"."User" WHERE ("«public»"."User"."email" = $1 AND 1=1) LIMIT $2 OFFSET $3`,
@@ -91,8 +92,7 @@ const changes = {
     `SELECT 'sad'::«public».mood, CAST($1 AS «public».mood[]), «public».mood 'ok'`,
   ],
   'the schema itself': [
-    `CREATE SCHEMA «public»`,
-    `CREATE SCHEMA "«public»" AUTHORIZATION public`,
+    `CREATE SCHEMA «public» CREATE TABLE t ()`,
     `DROP SCHEMA IF EXISTS a, «public», "«public»" CASCADE`,
     `ALTER SCHEMA «public» OWNER TO me`,
     `COMMENT ON SCHEMA «public» IS 'the public schema'`,
@@ -117,7 +117,7 @@ const stays = {
   'data and columns': [
     `SELECT 'public', "public", public FROM t`,
     `SELECT 'public.users', $$public.users$$, E'public.users', U&'public.users'`,
-    `SELECT n.nspname FROM pg_namespace n WHERE nspname = ANY('{public}')`,
+    `SELECT n.nspname FROM pg_namespace n WHERE relname = ANY('{public}')`,
     `SELECT t.public, t."public", t . public FROM t`,
     `SELECT (t.public).x, (public).y FROM t`,
     `SELECT data->'public', data->>'public.users', data @> '{"public.a": true}'::jsonb FROM t`,
@@ -162,6 +162,7 @@ const stays = {
     `SELECT public.id FROM a JOIN (SELECT 1 AS id) AS public ON public.id = a.id`,
     `INSERT INTO public (id) VALUES (1) RETURNING public.id`,
     `CREATE VIEW v AS SELECT public.id FROM users public`,
+    `UPDATE t SET a = 1 RETURNING WITH (OLD AS public) public.a, a`,
   ],
 };
 
@@ -195,6 +196,8 @@ describe('a relation called public', () => {
     `SELECT CAST(public.a AS «public».mood), public.b COLLATE «public».german FROM t AS public`,
     `INSERT INTO «public».t (id, public) SELECT b.x FROM a, «public».b`,
     `SELECT 1 FROM a JOIN b USING (public), «public».c`,
+    `UPDATE «public».t SET a = 1 RETURNING WITH (OLD AS public, NEW AS n) public.a, n.a, «public».f(n.a)`,
+    `UPDATE «public».t SET a = 1 RETURNING WITH (OLD AS o) public, «public».x`,
     `SELECT 1 FROM unnest($1) AS t (public), «public».c`,
     `SELECT 1 FROM (SELECT x AS public FROM y) t, «public».c`,
   ])('and the schema in one statement: %s', (text) => {

@@ -45,7 +45,7 @@ describe('does not touch other settings', () => {
     `SET search_path FROM CURRENT; SELECT public`,
     `RESET search_path; SHOW search_path; SELECT public`,
     `SELECT current_setting('search_path') = 'public'`,
-    `SELECT set_config($1, 'public', false), set_config('search_path', $1, false)`,
+    `SELECT set_config($1, 'public', false), set_config('public', $1, false)`,
     `SET ROLE public; SET SESSION AUTHORIZATION 'public'; SET "public.x" = 'public'`,
     `ALTER TABLE t SET (search_path = public)`,
   ])('%s', (text) => expect(rewriteSql(text, TARGET)).toMatchObject({ sql: text, edits: [] }));
