@@ -12,12 +12,13 @@ const definition = text.describe('Its query; null for a table');
 const column = z.object({
   name: z.string(),
   type: z.string().describe('As SQL writes it; names of your own types are qualified'),
-  notNull: z.boolean(),
+  notNull: z.boolean().describe('No row has NULL there; false while the constraint is NOT VALID'),
   default: text,
   identity: z.enum(['always', 'by default']).nullable(),
   generated: text.describe('The expression of a generated column'),
   generation: z.enum(['stored', 'virtual']).nullable().describe('When a generated column is computed: when it is written, or read'),
   collation: text.describe('null: the one of its type'),
+  isDeterministic: z.boolean().describe('false: its collation takes texts that differ for equal'),
   comment: text,
 });
 
@@ -70,6 +71,12 @@ export const table = z.object({
   columns: z.array(column),
   primaryKey: key.nullable(),
   unique: z.array(key),
+  rowKey: columns
+    .nullable()
+    .describe('Columns that tell all rows apart, never NULL and exact: of the primary key or another unique index. null: there are none'),
+  notNulls: z
+    .array(z.object({ ...constraint, column: z.string() }))
+    .describe('NOT NULL constraints: with names of their own since PostgreSQL 18, empty before'),
   checks: z.array(z.object({ ...constraint, expression: z.string() })),
   exclusions: z.array(z.object(constraint)),
   foreignKeys: z.array(foreignKey),
@@ -84,6 +91,7 @@ export const table = z.object({
   partitionKey: text,
   partitionOf: z.object({ schema: z.string(), name: z.string(), bound: z.string() }).nullable(),
   inherits: z.array(z.object({ schema: z.string(), name: z.string() })).describe('Tables whose columns it has by inheritance'),
+  hasChildren: z.boolean().describe('Whoever reads it reads partitions too, or tables that have its columns by inheritance'),
 });
 
 const type = z.object({
@@ -155,6 +163,7 @@ const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
           generated: null,
           generation: null,
           collation: null,
+          isDeterministic: true,
           comment: null,
         },
         {
@@ -166,11 +175,17 @@ const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
           generated: null,
           generation: null,
           collation: null,
+          isDeterministic: true,
           comment: 'In euros',
         },
       ],
       primaryKey: { name: 'orders_pkey', columns: ['id'], definition: 'PRIMARY KEY (id)' },
       unique: [],
+      rowKey: ['id'],
+      notNulls: [
+        { name: 'orders_id_not_null', definition: 'NOT NULL id', column: 'id' },
+        { name: 'orders_total_not_null', definition: 'NOT NULL total', column: 'total' },
+      ],
       checks: [{ name: 'orders_total_check', expression: '(total >= (0)::numeric)', definition: 'CHECK ((total >= (0)::numeric))' }],
       exclusions: [],
       foreignKeys: [],
@@ -197,6 +212,7 @@ const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
       partitionKey: null,
       partitionOf: null,
       inherits: [],
+      hasChildren: false,
     },
   ],
   types: [{ schema: 'public', name: 'mood', kind: 'enum', labels: ['sad', 'ok'], definition: null, comment: null }],

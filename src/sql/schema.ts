@@ -189,6 +189,8 @@ function tablesSql(placement: Placement): string {
         ${jsonArray(columnsSql(spelling))} AS columns,
         ${jsonObject(`${keysSql('p', spelling)} LIMIT 1`)} AS "primaryKey",
         ${jsonArray(keysSql('u', spelling))} AS unique,
+        ${ROW_KEY} AS "rowKey",
+        ${jsonArray(notNullsSql(spelling))} AS "notNulls",
         ${jsonArray(checksSql(spelling))} AS checks,
         ${jsonArray(exclusionsSql(spelling))} AS exclusions,
         ${jsonArray(foreignKeysSql(spelling))} AS "foreignKeys",
@@ -200,7 +202,8 @@ function tablesSql(placement: Placement): string {
         c.relpersistence = 'u' AS "isUnlogged", coalesce(pg_catalog.to_json(c.reloptions), '[]') AS options,
         CASE WHEN c.relkind = 'p' THEN ${spelling.definition('pg_catalog.pg_get_partkeydef(c.oid)')} END AS "partitionKey",
         CASE WHEN c.relispartition THEN ${jsonObject(parentSql(spelling))} END AS "partitionOf",
-        CASE WHEN c.relispartition THEN '[]' ELSE ${jsonArray(inheritsSql(spelling))} END AS inherits
+        CASE WHEN c.relispartition THEN '[]' ELSE ${jsonArray(inheritsSql(spelling))} END AS inherits,
+        ${HAS_CHILDREN} AS "hasChildren"
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL (${PARTS}) AS parts
       WHERE ${isListed('c.oid')} ORDER BY n.nspname, c.relname
     ) AS item`;
@@ -229,16 +232,24 @@ const PARTS = `
 function columnsSql({ definition }: Spelling): string {
   const expression = definition('pg_catalog.pg_get_expr(def.adbin, def.adrelid)');
   return `
-    SELECT a.attname AS name, ${definition('pg_catalog.format_type(a.atttypid, a.atttypmod)')} AS type, a.attnotnull AS "notNull",
+    SELECT a.attname AS name, ${definition('pg_catalog.format_type(a.atttypid, a.atttypmod)')} AS type, ${IS_NOT_NULL} AS "notNull",
       CASE WHEN a.attgenerated = '' THEN ${expression} END AS default,
       ${word('a.attidentity', { a: 'always', d: 'by default' })} AS identity,
       CASE WHEN a.attgenerated <> '' THEN ${expression} END AS generated,
       ${word('a.attgenerated', { s: 'stored', v: 'virtual' })} AS generation,
-      ${definition(COLLATION)} AS collation,
+      ${definition(COLLATION)} AS collation, ${IS_DETERMINISTIC} AS "isDeterministic",
       ${comment('pg_class', 'c.oid', 'a.attnum')} AS comment
     FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef def ON def.adrelid = a.attrelid AND def.adnum = a.attnum
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`;
 }
+
+/** While the constraint is NOT VALID, as it may be since PostgreSQL 18, rows may have NULL. */
+const IS_NOT_NULL = `(a.attnotnull AND NOT EXISTS (
+  SELECT FROM pg_catalog.pg_constraint con
+  WHERE con.conrelid = a.attrelid AND con.contype = 'n' AND con.conkey[1] = a.attnum AND NOT con.convalidated))`;
+
+const IS_DETERMINISTIC = `NOT EXISTS (
+  SELECT FROM pg_catalog.pg_collation co WHERE co.oid = a.attcollation AND NOT co.collisdeterministic)`;
 
 /** Where it is not that of the type. */
 const COLLATION = `(
@@ -252,6 +263,34 @@ function keysSql(type: 'p' | 'u', { definition }: Spelling): string {
   return `
     SELECT con.conname AS name, ${columnNames('con.conrelid', 'con.conkey')} AS columns, ${definition(CONSTRAINT)} AS definition
     FROM pg_catalog.pg_constraint con WHERE con.conrelid = c.oid AND con.contype = '${type}' ORDER BY con.conname`;
+}
+
+/** Without those that an index only includes. */
+const KEY_COLUMNS = '(i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1]';
+
+const HAS_CHILDREN = 'EXISTS (SELECT FROM pg_catalog.pg_inherits child WHERE child.inhparent = c.oid)';
+
+/**
+ * No two rows of the table are equal there, whatever the transaction, and none is left out: so the index is unique, immediate and complete,
+ * and its columns are compared as `=` does, which is exact for their collations. That of a table says nothing of its child tables.
+ */
+const ROW_KEY = `(
+  SELECT ${columnNames('i.indrelid', KEY_COLUMNS)}
+  FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
+  WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND (c.relkind = 'p' OR NOT ${HAS_CHILDREN}) AND NOT EXISTS (
+      SELECT FROM ROWS FROM (pg_catalog.unnest(${KEY_COLUMNS}), pg_catalog.unnest(i.indclass::pg_catalog.oid[])) AS part (number, opclass)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = part.number
+        JOIN pg_catalog.pg_opclass class ON class.oid = part.opclass
+      WHERE NOT (${IS_NOT_NULL} AND ${IS_DETERMINISTIC} AND class.opcdefault))
+  ORDER BY i.indisprimary DESC, ic.relname LIMIT 1)`;
+
+/** Since PostgreSQL 18 they are constraints like others. */
+function notNullsSql({ definition }: Spelling): string {
+  return `
+    SELECT con.conname AS name, a.attname AS column, ${definition(CONSTRAINT)} AS definition
+    FROM pg_catalog.pg_constraint con JOIN pg_catalog.pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = con.conkey[1]
+    WHERE con.conrelid = c.oid AND con.contype = 'n' ORDER BY a.attnum`;
 }
 
 function checksSql({ definition }: Spelling): string {
@@ -287,7 +326,7 @@ function foreignKeysSql({ schema, definition }: Spelling): string {
 function indexesSql({ kind }: Placement, { definition }: Spelling): string {
   return `
     SELECT ic.relname AS name, ${definition('pg_catalog.pg_get_indexdef(i.indexrelid)')} AS definition,
-      ${columnNames('i.indrelid', '(i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1]')} AS columns,
+      ${columnNames('i.indrelid', KEY_COLUMNS)} AS columns,
       i.indisunique AS "isUnique", i.indisprimary AS "isPrimary", i.indisvalid AS "isValid", am.amname AS method,
       coalesce(pg_catalog.pg_relation_size(i.indexrelid), 0) AS bytes,
       ${kind === 'schema' ? 'NULL::pg_catalog.int8' : 'pg_catalog.pg_stat_get_numscans(i.indexrelid)'} AS scans

@@ -195,6 +195,34 @@ describe('the schema', () => {
     expect(named(tables, 'child').policies[0].using).toContain('FROM public.parent');
   });
 
+  it('says where NULL may be, and which columns tell rows apart', async () => {
+    await run(
+      acme,
+      `CREATE TABLE late (id int UNIQUE, word text CONSTRAINT "a word" NOT NULL NO INHERIT); INSERT INTO late VALUES (NULL, 'x');
+       ALTER TABLE late ADD CONSTRAINT given NOT NULL id NOT VALID;
+       CREATE TABLE told_apart (id int NOT NULL UNIQUE, late int NOT NULL UNIQUE DEFERRABLE, n int)`,
+    );
+    const late = async () => named((await read(acme)).tables, 'late');
+    const word = { name: 'a word', column: 'word', definition: 'NOT NULL word NO INHERIT' };
+    expect(await late()).toMatchObject({
+      columns: [
+        { name: 'id', notNull: false },
+        { name: 'word', notNull: true, isDeterministic: true },
+      ],
+      notNulls: [{ name: 'given', column: 'id', definition: 'NOT NULL id NOT VALID' }, word],
+      rowKey: null,
+      hasChildren: false,
+    });
+    await run(acme, 'UPDATE late SET id = 1; ALTER TABLE late VALIDATE CONSTRAINT given');
+    expect(await late()).toMatchObject({
+      columns: [{ notNull: true }, {}],
+      notNulls: [{ name: 'given', column: 'id', definition: 'NOT NULL id' }, word],
+      rowKey: ['id'],
+    });
+    const { tables } = await read(acme);
+    expect([named(tables, 'told_apart').rowKey, named(tables, 'parent').rowKey]).toEqual([['id'], ['b', 'a']]);
+  });
+
   it('has partitions, with the size of all of them at the top', async () => {
     await run(
       acme,

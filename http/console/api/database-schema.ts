@@ -2,6 +2,7 @@ export interface SchemaColumn {
   readonly name: string;
   /** As SQL writes it. */
   readonly type: string;
+  /** No row has NULL there. */
   readonly notNull: boolean;
   readonly default: string | null;
   readonly identity: 'always' | 'by default' | null;
@@ -10,6 +11,8 @@ export interface SchemaColumn {
   readonly generation: 'stored' | 'virtual' | null;
   /** Qualified; null: the one of its type. */
   readonly collation: string | null;
+  /** false: its collation takes texts that differ for equal. */
+  readonly isDeterministic: boolean;
   readonly comment: string | null;
 }
 
@@ -21,6 +24,10 @@ export interface Constraint {
 
 export interface SchemaKey extends Constraint {
   readonly columns: readonly string[];
+}
+
+export interface NotNull extends Constraint {
+  readonly column: string;
 }
 
 export type ReferentialAction = 'no action' | 'restrict' | 'cascade' | 'set null' | 'set default';
@@ -70,6 +77,10 @@ export interface SchemaTable {
   readonly columns: readonly SchemaColumn[];
   readonly primaryKey: SchemaKey | null;
   readonly unique: readonly SchemaKey[];
+  /** Columns that tell all rows apart, never NULL and exact; null: there are none. */
+  readonly rowKey: readonly string[] | null;
+  /** Empty before PostgreSQL 18. */
+  readonly notNulls: readonly NotNull[];
   readonly checks: readonly (Constraint & { readonly expression: string })[];
   readonly exclusions: readonly Constraint[];
   readonly foreignKeys: readonly ForeignKey[];
@@ -86,6 +97,8 @@ export interface SchemaTable {
   readonly partitionKey: string | null;
   readonly partitionOf: { readonly schema: string; readonly name: string; readonly bound: string } | null;
   readonly inherits: readonly { readonly schema: string; readonly name: string }[];
+  /** Whoever reads it reads partitions too, or tables that have its columns by inheritance. */
+  readonly hasChildren: boolean;
 }
 
 export interface SchemaType {

@@ -27,6 +27,8 @@ const TABLES = `
   CREATE TABLE guarded (id int PRIMARY KEY, v text); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY; ALTER TABLE guarded FORCE ROW LEVEL SECURITY;
   CREATE POLICY p ON guarded FOR SELECT USING (true); CREATE POLICY q ON guarded FOR INSERT WITH CHECK (v <> 'no');
   CREATE TABLE kept (id int PRIMARY KEY, v text);
+  CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+  CREATE TABLE texts (id int PRIMARY KEY, v text COLLATE caseless, w text[] COLLATE caseless);
   CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
   CREATE TRIGGER keep BEFORE UPDATE ON kept FOR EACH ROW EXECUTE FUNCTION keep();
   INSERT INTO guarded VALUES (1, 'a'); INSERT INTO kept VALUES (1, 'a');
@@ -142,6 +144,21 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     await client.query(sql);
     const staged = stageCell(NOTHING, rowAt(rows, 0), placeOf(table, column), column === 'note' ? '1' : 'x', false);
     expect(await save(table, staged, 1_000)).toMatchObject({ state: 'conflict' });
+  });
+
+  it.each([
+    ['v', 'B', 'mine'],
+    ['w', '{B}', '{mine}'],
+  ])('a text of a nondeterministic collation in %s is another one when its letters are', async (column, theirs, mine) => {
+    await client.query(`TRUNCATE texts; INSERT INTO texts VALUES (1, 'b', '{b}')`);
+    const { table, rows } = await open('texts');
+    const staged = stageCell(NOTHING, rowAt(rows, 0), placeOf(table, column), mine, false);
+    await client.query(`UPDATE texts SET ${column} = '${theirs}'`);
+    expect(await save(table, staged, 1_000)).toMatchObject({ state: 'conflict' });
+    const { rows: read } = await open('texts');
+    expect(await save(table, stageCell(NOTHING, rowAt(read, 0), placeOf(table, column), mine, false), 1_000)).toMatchObject({
+      state: 'saved',
+    });
   });
 
   it('other columns of the row may have changed', async () => {

@@ -109,7 +109,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
 
   it('says why rows are read-only', async () => {
     const { page, organization } = await openTable('nokey');
-    await page.getByText('Read-only: the table has no primary key').waitFor();
+    await page.getByText('Read-only: no key tells the rows apart').waitFor();
     await cell(page, 1, 1).dblclick();
     await page.getByRole('dialog', { name: 'a' }).waitFor();
     const { body } = await scene.service.call('POST', '/api/keys', { key: organization.apiKey, body: { name: 'r', scope: 'read' } });

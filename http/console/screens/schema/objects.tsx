@@ -151,7 +151,7 @@ function ColumnTable({ table, canChange }: { readonly table: SchemaTable; readon
         </code>
       ),
     },
-    { title: 'Null', cell: ({ notNull }) => (notNull ? <span class="muted">not null</span> : 'null') },
+    { title: 'Null', cell: (column) => <Nullability table={table} column={column} /> },
     { title: 'Default', isWide: true, cell: (column) => <Source column={column} /> },
     ...(isChangeable
       ? [
@@ -194,6 +194,12 @@ function ColumnName({ table, column: { name, comment } }: { readonly table: Sche
       {comment !== null && <span class="muted">{comment}</span>}
     </div>
   );
+}
+
+/** Rows that are older than a constraint that is not validated may have NULL. */
+function Nullability({ table, column: { name, notNull } }: { readonly table: SchemaTable; readonly column: SchemaColumn }) {
+  if (notNull) return <span class="muted">not null</span>;
+  return table.notNulls.some(({ column }) => column === name) ? <>not null, not validated</> : <>null</>;
 }
 
 function Source({ column: { default: value, identity, generated, generation } }: { readonly column: SchemaColumn }) {

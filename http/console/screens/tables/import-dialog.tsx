@@ -151,7 +151,7 @@ function ColumnMapping({ preview, open, onChange, onHeaderless, onStart, onClose
   const targets = targetsOf(preview, open);
   const columns = targets.map(({ column }) => column);
   const twice = columns.find(({ name }, index) => columns.findIndex((column) => column.name === name) !== index);
-  const missing = open.columns.filter((column) => isRequired(column) && !columns.includes(column));
+  const missing = open.columns.filter((column) => isRequired(open, column) && !columns.includes(column));
   const sample = preview.first.records.slice(0, SAMPLE_ROWS);
   return (
     <>
@@ -211,8 +211,10 @@ function ColumnMapping({ preview, open, onChange, onHeaderless, onStart, onClose
   );
 }
 
-function isRequired(column: OpenTable['columns'][number]): boolean {
-  return column.notNull && column.default === null && column.identity === null && column.generated === null;
+/** Rows may be older than a constraint; new ones are not. */
+function isRequired({ table }: OpenTable, column: OpenTable['columns'][number]): boolean {
+  const refusesNull = column.notNull || table.notNulls.some((constraint) => constraint.column === column.name);
+  return refusesNull && column.default === null && column.identity === null && column.generated === null;
 }
 
 function countOf(rows: number): string {

@@ -206,7 +206,9 @@ function readOnlyReason(table: SchemaTable, identity: RowIdentity, scope: 'admin
   if (table.kind === 'foreign table') return 'Read-only: the rows of a foreign table are on another server.';
   if (scope === 'read') return 'Read-only: the scope of this key is read.';
   if (identity.kind !== 'key')
-    return 'Read-only: the table has no primary key and no other unique key without NULL, so a single row cannot be named.';
+    return table.hasChildren && table.kind === 'table'
+      ? 'Read-only: rows of other tables, which inherit from this one, are among its rows, so a single row cannot be named.'
+      : 'Read-only: no key tells the rows apart, so a single row cannot be named. A primary key does, or a unique one without NULL, unless it is deferrable or one of its collations is nondeterministic.';
   return undefined;
 }
 
@@ -405,8 +407,7 @@ export function stagedIn(name: string): number {
 }
 
 function hasSameShape(one: SchemaTable, other: SchemaTable): boolean {
-  const shape = ({ columns, primaryKey, indexes, kind }: SchemaTable) =>
-    JSON.stringify([columns, primaryKey, indexes.map(({ definition, isValid }) => [definition, isValid]), kind]);
+  const shape = ({ columns, rowKey, kind, hasChildren }: SchemaTable) => JSON.stringify([columns, rowKey, kind, hasChildren]);
   return shape(one) === shape(other);
 }
 

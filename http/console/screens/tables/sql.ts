@@ -165,14 +165,19 @@ function conditionOf(column: TableColumn, { operator, text }: Filter): Sql {
     case 'notNull':
       return sql`${sqlName} IS NOT NULL`;
     case 'contains':
-      return sql`${sqlName}::text ILIKE ${value(`%${escapePattern(text)}%`)}`;
+      return sql`${matched(column)} ILIKE ${value(`%${escapePattern(text)}%`)}`;
     case 'begins':
-      return sql`${sqlName}::text ILIKE ${value(`${escapePattern(text)}%`)}`;
+      return sql`${matched(column)} ILIKE ${value(`${escapePattern(text)}%`)}`;
     case 'unequal':
       return sql`${comparable(column)} IS DISTINCT FROM ${value(text)}${column.cast}`;
     default:
       return sql`${comparable(column)} ${COMPARISONS[operator] ?? '='} ${value(text)}${column.cast}`;
   }
+}
+
+/** No pattern is matched by a nondeterministic collation: then by the one of the database. */
+function matched({ sqlName, isDeterministic }: TableColumn): string {
+  return isDeterministic ? `${sqlName}::text` : `${sqlName}::text COLLATE pg_catalog."default"`;
 }
 
 /** json and the like have no operators, so their texts are compared. */
@@ -243,7 +248,8 @@ export function isStaleRow({ problem: { sqlstate, detail } }: ApiError): boolean
 
 function isUnchanged({ key, former }: KnownRow): Sql {
   const keyNames = new Set(key.map(({ column }) => column.name));
-  const others = former.filter(({ column }) => !keyNames.has(column.name));
+  // That a key is equal is not always that it is the same.
+  const others = former.filter(({ column }) => !keyNames.has(column.name) || !column.isExact);
   return join(
     [...key.map(({ column, text }) => sql`${column.sqlName} = ${value(text)}${column.cast}`), ...others.map(hasValue)],
     '\n  AND ',
@@ -251,10 +257,11 @@ function isUnchanged({ key, former }: KnownRow): Sql {
 }
 
 /** Where `=` is not exact, or is not there, the texts are compared: both written with the same settings. */
-function hasValue({ column: { sqlName, isExact, isText, type }, text }: ColumnValue): Sql {
+function hasValue({ column: { sqlName, isExact, isText, isDeterministic, type }, text }: ColumnValue): Sql {
   if (text === null) return sql`${sqlName} IS NULL`;
   if (isExact) return sql`${sqlName} = ${value(text)}`;
-  return isText ? sql`${sqlName}::text = ${value(text)}` : sql`${sqlName}::text = ${value(text)}::${type}::text`;
+  const own = isDeterministic ? `${sqlName}::text` : `${sqlName}::text COLLATE pg_catalog."C"`;
+  return isText ? sql`${own} = ${value(text)}` : sql`${own} = ${value(text)}::${type}::text`;
 }
 
 /**
@@ -293,24 +300,10 @@ export type RowIdentity =
   /** By counting: what is added or deleted meanwhile shifts the rest. */
   | { readonly kind: 'offset' };
 
-export function rowIdentityOf(table: SchemaTable): RowIdentity {
-  const columns = table.primaryKey?.columns ?? uniqueColumnsOf(table);
-  if (columns !== undefined) return { kind: 'key', columns };
-  return table.kind === 'table' || table.kind === 'materialized view' ? { kind: 'ctid' } : { kind: 'offset' };
-}
-
-/** Of a unique index of whole columns, over all rows. */
-function uniqueColumnsOf({ columns, indexes }: SchemaTable): readonly string[] | undefined {
-  const notNull = new Set(columns.filter((column) => column.notNull).map(({ name }) => name));
-  const found = indexes.find(
-    (index) =>
-      index.isUnique &&
-      index.isValid &&
-      index.columns.length > 0 &&
-      index.columns.every((name) => name !== null && notNull.has(name)) &&
-      !/ WHERE /.test(index.definition),
-  );
-  return found?.columns.filter((name) => name !== null);
+export function rowIdentityOf({ kind, rowKey, hasChildren }: SchemaTable): RowIdentity {
+  if (rowKey !== null) return { kind: 'key', columns: rowKey };
+  // Rows of two tables may lie at the same place.
+  return !hasChildren && (kind === 'table' || kind === 'materialized view') ? { kind: 'ctid' } : { kind: 'offset' };
 }
 
 /*
@@ -325,7 +318,7 @@ export interface TableColumn extends SchemaColumn {
   /** It is read as text: its values are JSON strings, or null. */
   readonly isText: boolean;
   readonly isJson: boolean;
-  /** `=` means that the values are the same: not so for json, which has none, or citext. */
+  /** `=` means that the values are the same: not so for json, which has none, citext, or texts by a nondeterministic collation. */
   readonly isExact: boolean;
   /** The type has an order. */
   readonly isOrdered: boolean;
@@ -350,7 +343,7 @@ export function tableColumn(column: SchemaColumn): TableColumn {
     sqlName: quoteIdentifier(name),
     isText: isJson || isArray || isOwn,
     isJson,
-    isExact: EXACT.test(type) && !isArray,
+    isExact: EXACT.test(type) && !isArray && column.isDeterministic,
     cast: isOwn && !isArray ? `::${type}` : '',
     isOrdered: !WITHOUT_ORDER.has(isArray ? type.slice(0, -2) : type),
   };
