@@ -91,17 +91,71 @@ const SEQUENCES = `
     AND owned.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND owned.deptype = ANY ('{a,i}')
   WHERE r.kind = 'S' AND s.seqincrement > 0 AND NOT s.seqcycle`;
 
+/**
+ * What stands in the way of another type of column c, of its table or of one that inherits from it: kinds of objects that PostgreSQL would
+ * refuse the change for, and what may not be there for the new type, such as one of the organization's own functions. NULL: nothing.
+ * @param isDefinitionInTheWay whether the expression of an index or check is: SQL about `dependent.definition` and `dependent.is_index`
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/commands/tablecmds.c RememberAllDependentForRebuilding
+ */
+function inTheWay(isDefinitionInTheWay: string): string {
+  return `LEFT JOIN LATERAL (
+    WITH RECURSIVE tree (oid) AS (
+      SELECT c.oid UNION ALL SELECT h.inhrelid FROM tree JOIN pg_catalog.pg_inherits h ON h.inhparent = tree.oid
+    )
+    SELECT pg_catalog.string_agg(DISTINCT found.kind, ', ' ORDER BY found.kind) AS kinds FROM (
+      SELECT CASE
+          WHEN d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass THEN 'a view or rule'
+          WHEN d.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass THEN 'a policy'
+          WHEN d.classid = 'pg_catalog.pg_trigger'::pg_catalog.regclass THEN 'a trigger'
+          WHEN d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass THEN 'a routine'
+          WHEN d.classid = 'pg_catalog.pg_publication_rel'::pg_catalog.regclass THEN 'a publication'
+          WHEN generated.attnum <> a.attnum AND generated.attgenerated <> '' THEN 'a generated column'
+          WHEN dependent.definition IS NOT NULL AND (${isDefinitionInTheWay} OR EXISTS (
+            SELECT FROM pg_catalog.pg_depend called WHERE called.classid = d.classid AND called.objid = d.objid
+              AND called.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass)) THEN 'an index or check'
+        END AS kind
+      FROM tree JOIN pg_catalog.pg_attribute a ON a.attrelid = tree.oid AND a.attname::pg_catalog.text = c.name
+      JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = a.attrelid
+        AND d.refobjsubid = a.attnum
+      LEFT JOIN pg_catalog.pg_attrdef given ON d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND given.oid = d.objid
+      LEFT JOIN pg_catalog.pg_attribute generated ON generated.attrelid = given.adrelid AND generated.attnum = given.adnum
+      LEFT JOIN LATERAL (
+        SELECT pg_catalog.concat(pg_catalog.pg_get_expr(i.indexprs, i.indrelid), ' ', pg_catalog.pg_get_expr(i.indpred, i.indrelid)) AS definition,
+          true AS is_index
+        FROM pg_catalog.pg_index i
+        WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND i.indexrelid = d.objid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+        UNION ALL
+        SELECT pg_catalog.pg_get_expr(k.conbin, k.conrelid), false FROM pg_catalog.pg_constraint k
+        WHERE d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND k.oid = d.objid AND k.contype = 'c') AS dependent ON true
+      UNION ALL
+      SELECT 'the partition key' FROM tree JOIN pg_catalog.pg_attribute a ON a.attrelid = tree.oid AND a.attname::pg_catalog.text = c.name
+      JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = a.attrelid AND d.objsubid = a.attnum
+        AND d.refclassid = d.classid AND d.refobjid = d.objid AND d.refobjsubid = 0 AND d.deptype = 'i'
+    ) AS found WHERE found.kind IS NOT NULL) AS way ON true`;
+}
+
+/** Behind a message, where something is in the way of its cure. */
+const SAID = `CASE WHEN way.kinds IS NOT NULL THEN ' Its type cannot be changed as long as there is what uses it: ' || way.kinds || '.' END`;
+
+/** Each part is the message; where nothing is in the way, the cure. */
+function retyped(message: string, cure: string, isCured = 'true'): string {
+  return `pg_catalog.concat(${message}, ${SAID}), CASE WHEN way.kinds IS NULL AND ${isCured} THEN ${cure} END`;
+}
+
 const INTEGER_KEY_NEAR_END: Rule = {
   name: 'integer_key_near_end',
   severity: 'warning',
   sql: `
     SELECT c.schema, c.table_name, c.name,
-      pg_catalog.format('%s%% of the numbers of the column are used up, of type %s. Columns that refer to it have to change too.',
-        pg_catalog.floor(100.0 * s.value / ends.last), pg_catalog.format_type(c.type, NULL)),
-      pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE bigint', c.schema, c.table_name, c.name)
+      ${retyped(
+        `pg_catalog.format('%s%% of the numbers of the column are used up, of type %s. Columns that refer to it have to change too.',
+          pg_catalog.floor(100.0 * s.value / ends.last), pg_catalog.format_type(c.type, NULL))`,
+        "pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE bigint', c.schema, c.table_name, c.name)",
+      )}
     FROM (${SEQUENCES}) AS s JOIN columns c ON c.oid = s.table_oid AND c.number = s.number
     JOIN (VALUES ('pg_catalog.int2'::pg_catalog.regtype, 32767), ('pg_catalog.int4'::pg_catalog.regtype, 2147483647)) AS ends (type, last)
       ON ends.type = c.type
+    ${inTheWay('false')}
     WHERE s.value >= ${NEAR_END} * ends.last
     ORDER BY c.schema, c.table_name, c.name`,
 };
@@ -119,30 +173,38 @@ const SEQUENCE_NEAR_END: Rule = {
     ORDER BY s.schema, s.name`,
 };
 
+/** The expression of a generated column would depend on the session's time zone. An index on an expression mostly would, too. */
 const TIMESTAMP_WITHOUT_TIME_ZONE: Rule = {
   name: 'timestamp_without_time_zone',
   severity: 'info',
   sql: `
     SELECT c.schema, c.table_name, c.name,
-      'The column has timestamps without a time zone: which instant one means depends on who wrote it.',
-      pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s USING %I AT TIME ZONE ''UTC''', c.schema, c.table_name, c.name,
-        pg_catalog.format_type('pg_catalog.timestamptz'::pg_catalog.regtype, c.modifier), c.name)
-    FROM columns c WHERE c.type = 'pg_catalog.timestamp'::pg_catalog.regtype
+      ${retyped(
+        "'The column has timestamps without a time zone: which instant one means depends on who wrote it.'",
+        `pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s USING %I AT TIME ZONE ''UTC''', c.schema, c.table_name, c.name,
+          pg_catalog.format_type('pg_catalog.timestamptz'::pg_catalog.regtype, c.modifier), c.name)`,
+        'NOT c.is_generated',
+      )}
+    FROM columns c ${inTheWay('dependent.is_index')} WHERE c.type = 'pg_catalog.timestamp'::pg_catalog.regtype
     ORDER BY c.schema, c.table_name, c.number`,
 };
 
+/** Operators of json are there for jsonb, functions are not. A generated column takes its values by assignment. */
 const JSON_INSTEAD_OF_JSONB: Rule = {
   name: 'json_instead_of_jsonb',
   severity: 'info',
   sql: `
     SELECT c.schema, c.table_name, c.name,
-      'The column has json: it is parsed each time it is read, and no index finds what is in it. jsonb keeps no white space and no order of keys.',
-      pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE jsonb USING %I::jsonb', c.schema, c.table_name, c.name, c.name)
-    FROM columns c WHERE c.type = 'pg_catalog.json'::pg_catalog.regtype
+      ${retyped(
+        "'The column has json: it is parsed each time it is read, and no index finds what is in it. jsonb keeps no white space and no order of keys.'",
+        `CASE WHEN c.is_generated THEN pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE jsonb', c.schema, c.table_name, c.name)
+          ELSE pg_catalog.format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE jsonb USING %I::jsonb', c.schema, c.table_name, c.name, c.name) END`,
+      )}
+    FROM columns c ${inTheWay(String.raw`dependent.definition ~ '\mjson(_|\M)'`)} WHERE c.type = 'pg_catalog.json'::pg_catalog.regtype
     ORDER BY c.schema, c.table_name, c.number`,
 };
 
-/** A partitioned table's key must hold the columns that it is divided by, and a table of a type can have no column added. */
+/** A partitioned table's key must hold the columns that it is divided by, a table of a type can have no column added, and one with child tables no identity. */
 const NO_PRIMARY_KEY: Rule = {
   name: 'no_primary_key',
   severity: 'warning',
@@ -150,6 +212,7 @@ const NO_PRIMARY_KEY: Rule = {
     SELECT t.schema, t.name, NULL::pg_catalog.text,
       'The table has no primary key: its rows cannot be told apart, and logical replication cannot update them.',
       CASE WHEN t.kind = 'r' AND NOT t.is_typed AND free.name IS NOT NULL
+          AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = t.oid)
         THEN pg_catalog.format('ALTER TABLE %I.%I ADD COLUMN %I bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY', t.schema, t.name, free.name) END
     FROM tables t LEFT JOIN LATERAL (
       SELECT wanted.name FROM (VALUES (1, 'id'), (2, 'row_id'), (3, t.name || '_id')) AS wanted (place, name)
@@ -344,7 +407,7 @@ function relationsSql({ kind }: Placement): string {
     tables AS MATERIALIZED (SELECT * FROM relations WHERE kind = ANY ('{r,p}') AND NOT is_partition),
     columns AS MATERIALIZED (
       SELECT t.oid, t.schema, t.name AS table_name, a.attname::pg_catalog.text AS name, a.attnum AS number, a.atttypid AS type,
-        a.atttypmod AS modifier
+        a.atttypmod AS modifier, a.attgenerated <> '' AS is_generated
       FROM tables t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid
       WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND NOT t.is_typed
     ),
@@ -363,7 +426,7 @@ function relationsSql({ kind }: Placement): string {
     foreign_keys AS MATERIALIZED (
       SELECT k.oid, k.conname::pg_catalog.text AS name, k.conrelid AS table_oid, k.conkey AS columns
       FROM pg_catalog.pg_constraint k JOIN relations r ON r.oid = k.conrelid
-      WHERE k.contype = 'f' AND k.conparentid = 0
+      WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgconstraint = k.oid)
     ),
     counters AS MATERIALIZED (${kind === 'schema' ? GIVEN_COUNTERS : OWN_COUNTERS})`;
 }

@@ -9,7 +9,7 @@ import { eachStatement } from './statements.ts';
  *     select * from t where id in (7, 8) and name = 'x' and at > $1
  *     select * from t where id in ($2 ...) and name = $3 and at > $1
  *
- * What stands for the dots in such a list is a comment, as in pg_stat_statements of PostgreSQL 18. API keys, and passwords in double quotes, are masked. What follows a literal
+ * The places of columns in ORDER BY and GROUP BY stay. What stands for the dots in such a list is a comment, as in pg_stat_statements of PostgreSQL 18. API keys, and passwords in double quotes, are masked. What follows a literal
  * that would end elsewhere with the other standard_conforming_strings is left out.
  *
  * @param max how many statements are read
@@ -68,6 +68,15 @@ interface Group {
   isList: boolean;
 }
 
+const NOWHERE = -1;
+/** Numbers there are places of columns: with others the statement is another one. */
+const POSITION = /^[1-9]\d{0,2}$/;
+const BY = /^by$/i;
+const SORTED = /^(?:order|group)$/i;
+/** Before an item of such a list. */
+const SORT_ITEM = /^(?:by|,)$/i;
+const AFTER_SORTED = /^(?:having|limit|offset|fetch|for|window|union|except|intersect|rows|range|groups)$/i;
+
 class Normalizer {
   readonly #sql: string;
   /** Tokens and the spaces between them; numbers are placeholders. */
@@ -76,6 +85,8 @@ class Normalizer {
   /** Of the last row of constants after VALUES: where its parts begin and end, if only a comma has followed. */
   #rowEnd = -1;
   #hasMoreRows = false;
+  /** How many groups the last list of ORDER BY or GROUP BY stands in. */
+  #sortedAt = NOWHERE;
   /** Parameters have been left out, so that the others get other numbers. */
   #mustRenumber = false;
 
@@ -90,17 +101,30 @@ class Normalizer {
       if (lexer.start > end && end > 0) this.#parts.push(' ');
       const { kind } = lexer;
       if (isConstant(kind) || isMisquotedPassword(kind, previous)) {
+        const number = kind === Token.Number ? this.#sql.slice(lexer.start, lexer.end) : '';
+        if (this.#groups.length === this.#sortedAt && SORT_ITEM.test(previous) && POSITION.test(number)) {
+          this.#parts.push(number);
+          previous = number;
+          continue;
+        }
         if (kind === Token.Number) this.#dropSign(previous);
         this.#parts.push(CONSTANT);
         previous = '';
         continue;
       }
       const text = this.#sql.slice(lexer.start, lexer.end);
+      if (kind === Token.Word) this.#sorts(text, previous);
       this.#token(kind, text, previous);
       previous = text;
     }
     while (this.#groups.length > 0) this.#cutGroup();
     return this.#joined();
+  }
+
+  /** Notes where a list of ORDER BY or GROUP BY begins, and where it ends. */
+  #sorts(word: string, previous: string): void {
+    if (BY.test(word) && SORTED.test(previous)) this.#sortedAt = this.#groups.length;
+    else if (this.#groups.length === this.#sortedAt && AFTER_SORTED.test(word)) this.#sortedAt = NOWHERE;
   }
 
   #token(kind: TokenKind, text: string, previous: string): void {
@@ -151,6 +175,7 @@ class Normalizer {
 
   #close(text: string): void {
     const group = this.#groups.pop();
+    if (this.#groups.length < this.#sortedAt) this.#sortedAt = NOWHERE;
     const parts = this.#parts;
     if (group?.isList === true && group.kind === 'in' && parts.length > group.start) this.#foldList(group.start);
     parts.push(text);

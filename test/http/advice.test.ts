@@ -142,6 +142,66 @@ it('drops no index that enforces what the other does not', async () => {
   expect((await service.query(strict, 'insert into nulls values (2, null)')).body.sqlstate).toBe('23505');
 });
 
+it('offers no cure that cannot run, and says what is in its way', async () => {
+  const used = await service.signUp();
+  const client = await service.connect(used);
+  await client.query(`
+    CREATE FUNCTION day_of(timestamp) RETURNS date LANGUAGE sql IMMUTABLE AS 'SELECT $1::date';
+    CREATE TABLE in_view (id bigint PRIMARY KEY, at timestamp); CREATE VIEW shown AS SELECT at FROM in_view;
+    CREATE TABLE in_policy (id bigint PRIMARY KEY, at timestamp); CREATE POLICY p ON in_policy USING (at < '2030-01-01');
+    CREATE TABLE in_trigger (id bigint PRIMARY KEY, at timestamp);
+    CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+    CREATE TRIGGER t BEFORE UPDATE OF at ON in_trigger FOR EACH ROW EXECUTE FUNCTION nothing();
+    CREATE TABLE in_routine (id bigint PRIMARY KEY, at timestamp);
+    CREATE FUNCTION latest() RETURNS timestamp LANGUAGE sql BEGIN ATOMIC SELECT max(at) FROM in_routine; END;
+    CREATE TABLE in_key (at timestamp, PRIMARY KEY (at)) PARTITION BY RANGE (at);
+    CREATE TABLE by_part (id bigint, at timestamp, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+    CREATE TABLE by_part_1 PARTITION OF by_part DEFAULT; CREATE VIEW of_part AS SELECT at FROM by_part_1;
+    CREATE TABLE in_index (id bigint PRIMARY KEY, at timestamp); CREATE INDEX ON in_index (day_of(at));
+    CREATE TABLE in_check (id bigint PRIMARY KEY, b json, CHECK (json_typeof(b) = 'object'));
+    CREATE TABLE generated (id bigint PRIMARY KEY, at timestamp, day date GENERATED ALWAYS AS (at::date) STORED,
+      later timestamp GENERATED ALWAYS AS ('2020-01-01'::timestamp) STORED, b json GENERATED ALWAYS AS ('{}'::json) STORED,
+      v json GENERATED ALWAYS AS ('[]'::json) VIRTUAL);
+    CREATE TABLE by_operator (id bigint PRIMARY KEY, b json, at timestamp NOT NULL DEFAULT now() CHECK (at > '2000-01-01'), CHECK (b->>'a' <> ''));
+    CREATE INDEX ON by_operator (at); CREATE INDEX ON by_operator ((b->>'a'));
+    CREATE TABLE used_up (id serial PRIMARY KEY); CREATE VIEW numbers AS SELECT id FROM used_up; SELECT setval('used_up_id_seq', 2000000000);
+    CREATE TABLE parent (n int); CREATE TABLE child () INHERITS (parent);
+    CREATE TABLE unenforced (id bigint PRIMARY KEY, other bigint REFERENCES in_view NOT ENFORCED);
+    CREATE TABLE enforced (id bigint PRIMARY KEY, other bigint REFERENCES in_view)`);
+  const { advice: found } = await advice(used);
+  const told = found
+    .filter(({ rule }) => rule !== 'no_row_security_with_read_keys' && rule !== 'sequence_near_end')
+    .map(({ rule, table, object, message, cure }) => [
+      rule,
+      table,
+      object,
+      / what uses it: (.*)\.$/.exec(message)?.[1] ?? null,
+      cure !== null,
+    ]);
+  expect(told).toEqual([
+    ['integer_key_near_end', 'used_up', 'id', 'a view or rule', false],
+    ['no_primary_key', 'child', null, null, true],
+    ['no_primary_key', 'parent', null, null, false],
+    ['foreign_key_without_index', 'enforced', 'enforced_other_fkey', null, true],
+    ['timestamp_without_time_zone', 'by_operator', 'at', null, true],
+    ['timestamp_without_time_zone', 'by_part', 'at', 'a view or rule', false],
+    ['timestamp_without_time_zone', 'generated', 'at', 'a generated column', false],
+    ['timestamp_without_time_zone', 'generated', 'later', null, false],
+    ['timestamp_without_time_zone', 'in_index', 'at', 'an index or check', false],
+    ['timestamp_without_time_zone', 'in_key', 'at', 'the partition key', false],
+    ['timestamp_without_time_zone', 'in_policy', 'at', 'a policy', false],
+    ['timestamp_without_time_zone', 'in_routine', 'at', 'a routine', false],
+    ['timestamp_without_time_zone', 'in_trigger', 'at', 'a trigger', false],
+    ['timestamp_without_time_zone', 'in_view', 'at', 'a view or rule', false],
+    ['json_instead_of_jsonb', 'by_operator', 'b', null, true],
+    ['json_instead_of_jsonb', 'generated', 'b', null, true],
+    ['json_instead_of_jsonb', 'generated', 'v', null, true],
+    ['json_instead_of_jsonb', 'in_check', 'b', 'an index or check', false],
+  ]);
+  for (const { cure } of found) if (cure !== null) await run(cure, used);
+  await client.end();
+});
+
 it('is bounded, and calls nothing that an organization has planted', async () => {
   const hostile = await service.signUp();
   const client = await service.connect(hostile);

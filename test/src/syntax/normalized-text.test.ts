@@ -35,6 +35,14 @@ it.each([
   ["select 'a\\' , 'secret', 'x", ['select $1']],
   [`insert into t values (1, 'a'), (2, 'bc`, ['insert into t values ($1, $2) /*, ... */']],
   ['select * from t where id in (1, 2, 3, 4', ['select * from t where id in ($1 /*, ... */']],
+  [
+    'select a, count(*) from t where b = 1 group by 1, 2 order by 2 desc, 1 limit 10',
+    ['select a, count(*) from t where b = $1 group by 1, 2 order by 2 desc, 1 limit $2'],
+  ],
+  [
+    'select f(a order by 1, 2), 3 from t order by a + 1, 5000, g(b, 2), 3',
+    ['select f(a order by 1, 2), $1 from t order by a + $2, $3, g(b, $4), 3'],
+  ],
   ['', []],
   [' -- nothing', []],
 ] as const)('%s', (sql, expected) => {

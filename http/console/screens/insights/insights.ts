@@ -1,6 +1,7 @@
-import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
+import { isIdentifier, Lexer, Token, type TokenKind } from '../../../../src/syntax/scanner.ts';
 import { leadingKeywords } from '../../../../src/syntax/statements.ts';
-import { call } from '../../api/client.ts';
+import { ApiError, call, type Problem } from '../../api/client.ts';
+import { rangeAtPosition } from '../../editor/error-range.ts';
 
 export type QueryOrder = 'totalTime' | 'meanTime' | 'calls' | 'rows' | 'errors' | 'bytes';
 
@@ -76,15 +77,36 @@ interface TransactionReply {
   readonly results: readonly { readonly rows: readonly (readonly string[])[] }[];
 }
 
+/** Each is one more call. */
+const REPAIRS_MAX = 20;
+
 /**
- * The generic plan of the statement, which does not depend on the values of $1, $2, …. EXPLAIN (GENERIC_PLAN) cannot be used: the API
- * requires a value for each parameter, and PostgreSQL would plan with these values. Nothing is executed.
+ * The generic plan of the statement, which does not depend on the values of $1, $2, …. Nothing is executed.
+ * @throws ApiError also where the text without its constants means nothing: the second statement has failed then
  */
 export async function explain({ sql }: QueryStatistic, signal: AbortSignal): Promise<string> {
+  let text = sql;
+  for (let repairs = 0; ; repairs += 1) {
+    try {
+      return await genericPlan(text, signal);
+    } catch (error) {
+      const repaired = error instanceof ApiError && repairs < REPAIRS_MAX ? repairedText(text, error.problem) : undefined;
+      if (repaired === undefined) throw error;
+      text = repaired;
+    }
+  }
+}
+
+const PREPARE = 'PREPARE console_plan AS ';
+
+/**
+ * EXPLAIN (GENERIC_PLAN) cannot be used: the API requires a value for each parameter, and PostgreSQL would plan with these values.
+ */
+async function genericPlan(sql: string, signal: AbortSignal): Promise<string> {
   const nulls = Array.from({ length: countParameters(sql) }, () => 'NULL');
   const statements = [
     'SET LOCAL plan_cache_mode = force_generic_plan',
-    `PREPARE console_plan AS ${sql}`,
+    `${PREPARE}${sql}`,
     `EXPLAIN EXECUTE console_plan${nulls.length === 0 ? '' : `(${nulls.join(', ')})`}`,
     'DEALLOCATE console_plan',
   ];
@@ -101,6 +123,135 @@ function countParameters(sql: string): number {
     if (lexer.kind === Token.Parameter) count = Math.max(count, Number(sql.slice(lexer.start + 1, lexer.end)));
   }
   return count;
+}
+
+/** `syntax_error` */
+const SYNTAX_ERROR = '42601';
+/** `ambiguous_function`: operators, too. */
+const AMBIGUOUS = '42725';
+/** `indeterminate_datatype` */
+const UNKNOWN_TYPE = '42P18';
+
+interface TextToken {
+  readonly kind: TokenKind;
+  readonly text: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+interface Replacement {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/**
+ * The text with something in the place that PostgreSQL complains of: where a constant was part of the grammar, what means the same with a
+ * parameter, and where its type would tell which function is meant, a type.
+ * @returns undefined where nothing is known that would help
+ */
+function repairedText(sql: string, { statementIndex, sqlstate, detail, postgres }: Problem): string | undefined {
+  if (statementIndex !== 1) return undefined;
+  const tokens = tokensOf(sql);
+  if (sqlstate === UNKNOWN_TYPE) {
+    const [name] = /\$\d+/.exec(detail) ?? [];
+    return replaced(
+      sql,
+      tokens
+        .filter((token) => token.kind === Token.Parameter && token.text === name)
+        .slice(0, 1)
+        .map(castTo('text')),
+    );
+  }
+  if (postgres?.position === undefined) return undefined;
+  const { from } = rangeAtPosition(`${PREPARE}${sql}`, postgres.position);
+  const at = tokens.findIndex(({ start }) => start === from - PREPARE.length);
+  if (sqlstate === SYNTAX_ERROR) return replaced(sql, constantOfGrammar(tokens, at));
+  return sqlstate === AMBIGUOUS ? replaced(sql, argumentsAt(tokens, at).map(castTo('integer'))) : undefined;
+}
+
+function tokensOf(sql: string): readonly TextToken[] {
+  const tokens: TextToken[] = [];
+  const lexer = new Lexer(sql);
+  while (lexer.next() !== Token.End) {
+    const { kind, start, end } = lexer;
+    tokens.push({ kind, start, end, text: sql.slice(start, end) });
+  }
+  return tokens;
+}
+
+function replaced(sql: string, replacements: readonly Replacement[]): string | undefined {
+  if (replacements.length === 0) return undefined;
+  return replacements.reduceRight((text, { start, end, text: by }) => text.slice(0, start) + by + text.slice(end), sql);
+}
+
+function castTo(type: string) {
+  return ({ start, end, text }: TextToken): Replacement => ({ start, end, text: `${text}::${type}` });
+}
+
+/** Behind `interval $1`. */
+const INTERVAL_FIELD = /^(?:year|month|day|hour|minute|second|to)$/i;
+
+/** What takes the place of `type $1`, of a length or precision, and of the field in `extract($1 from …)`. */
+function constantOfGrammar(tokens: readonly TextToken[], at: number): readonly Replacement[] {
+  const [token, before, earlier] = [tokens[at], tokens[at - 1], tokens[at - 2]];
+  if (token?.kind !== Token.Parameter) return withoutModifier(tokens, at);
+  if (before?.text === '(') {
+    if (earlier?.text.toLowerCase() === 'extract') return [{ ...token, text: "'epoch'" }];
+    return withoutModifier(tokens, at - 2);
+  }
+  if (before === undefined || !isIdentifier(before.kind)) return [];
+  const first = typeStart(tokens, at - 1);
+  let last = at;
+  if (before.text.toLowerCase() === 'interval') while (INTERVAL_FIELD.test(tokens[last + 1]?.text ?? '')) last += 1;
+  const words = [...tokens.slice(first, at), ...tokens.slice(at + 1, last + 1)].map(({ text }) => text).join(' ');
+  return [{ start: tokens[first]?.start ?? 0, end: tokens[last]?.end ?? 0, text: `CAST(${token.text} AS ${words})` }];
+}
+
+/** Where the type's name begins that ends there: `timestamp with time zone`, `double precision`, `public.mood`. */
+function typeStart(tokens: readonly TextToken[], end: number): number {
+  const last = tokens[end]?.text.toLowerCase();
+  if (last === 'zone') return end - 3;
+  if (last === 'precision' || last === 'varying') return end - 1;
+  let first = end;
+  while (tokens[first - 1]?.text === '.') first -= 2;
+  return first;
+}
+
+/** Without the length or precision behind a type's name. */
+function withoutModifier(tokens: readonly TextToken[], at: number): readonly Replacement[] {
+  const open = afterName(tokens, at);
+  if (open === undefined) return [];
+  const close = tokens.findIndex(({ text }, index) => index > open && text === ')');
+  const isModifier = close > open && tokens.slice(open + 1, close).every(({ kind, text }) => kind === Token.Parameter || text === ',');
+  return isModifier ? [{ start: tokens[open]?.start ?? 0, end: tokens[close]?.end ?? 0, text: '' }] : [];
+}
+
+/** The place of the parenthesis behind a name. */
+function afterName(tokens: readonly TextToken[], at: number): number | undefined {
+  let place = at + 1;
+  while (tokens[place]?.text === '.') place += 2;
+  return at >= 0 && tokens[place]?.text === '(' ? place : undefined;
+}
+
+/** The parameters that are whole arguments of the function, or operands of the operator. Texts need no type: they had none. */
+function argumentsAt(tokens: readonly TextToken[], at: number): readonly TextToken[] {
+  const isWhole = (index: number) => tokens[index]?.kind === Token.Parameter && tokens[index + 1]?.text !== '::';
+  const open = afterName(tokens, at);
+  const places = open === undefined ? [at - 1, at + 1] : argumentPlaces(tokens, open);
+  return places.filter(isWhole).flatMap((index) => tokens[index] ?? []);
+}
+
+function argumentPlaces(tokens: readonly TextToken[], open: number): readonly number[] {
+  const places: number[] = [];
+  for (let index = open + 1, depth = 1; depth > 0 && index < tokens.length; index += 1) {
+    const text = tokens[index]?.text ?? '';
+    if (text === '(' || text === '[') depth += 1;
+    if (text === ')' || text === ']') depth -= 1;
+    const isAlone = /^[(,]$/.test(tokens[index - 1]?.text ?? '') && /^[),]$/.test(tokens[index + 1]?.text ?? '');
+    if (depth === 1 && isAlone) places.push(index);
+  }
+  return places;
 }
 
 /** What a rule is about. */
