@@ -5,6 +5,7 @@ import { FrontendType, message } from '../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../src/rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../src/runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../src/syntax/edits.ts';
+import { asksForPublic } from '../src/syntax/names.ts';
 import type { LexerOptions } from '../src/syntax/scanner.ts';
 import {
   ANY_OBJECT_CHANGE,
@@ -69,13 +70,16 @@ function inspect(
   rewritten: RewrittenText | undefined,
 ): Inspected {
   const audited = rewritten === undefined ? auditedText(text) : rewritten.audited;
-  const traits = sessionTraitsOf(text, options);
+  let traits = sessionTraitsOf(text, options);
   let sent = text;
   let edits = NO_EDITS;
   if (rewriter !== undefined && rewritten === undefined) {
     const result = rewriter.rewrite(Buffer.from(text, 'latin1'), options);
     edits = result.edits;
-    if (edits.length > 0) sent = result.sql.toString('latin1');
+    if (edits.length > 0) {
+      sent = result.sql.toString('latin1');
+      if (asksForPublic(text, options)) traits = { ...traits, shows: 'names' };
+    }
   }
   const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options) : undefined;
   return {

@@ -1,5 +1,12 @@
 import { SERVER_STATEMENT } from '../src/backend/session-state.ts';
-import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage, withOnlyValue } from '../src/protocol/backend.ts';
+import {
+  decodeErrorFields,
+  decodeNotification,
+  type ErrorFields,
+  encodeBackendMessage,
+  withOnlyValue,
+  withValues,
+} from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/framing.ts';
 import { message as encodeMessage } from '../src/protocol/frontend.ts';
 import type { SchemaRewriter } from '../src/rewriting/rewriter.ts';
@@ -47,13 +54,14 @@ export function errorForClient(
 /** A longer row is forwarded as it is: it would be held in memory. */
 export const SHOWN_ROW_MAX_BYTES = 131_072;
 
-/** Rows with one column, which the client gets with other values. Stands in the reply queue beside a Query or an Execute. */
+/** Rows which the client gets with other values. Stands in the reply queue beside a Query or an Execute. */
 export class ShownRows {
-  readonly #change: (value: Buffer) => Uint8Array;
+  readonly #change: (body: Buffer) => Buffer;
   /** Of a row that has not arrived whole. */
   #parts: Buffer[] = [];
 
-  constructor(change: (value: Buffer) => Uint8Array) {
+  /** @param change makes a whole message of the body of a DataRow */
+  constructor(change: (body: Buffer) => Buffer) {
     this.#change = change;
   }
 
@@ -66,7 +74,7 @@ export class ShownRows {
     }
     const row = this.#parts.length === 0 ? part : Buffer.concat([...this.#parts, part]);
     this.#parts = [];
-    return withOnlyValue(row.subarray(HEADER_BYTES), this.#change);
+    return this.#change(row.subarray(HEADER_BYTES));
   }
 }
 
@@ -76,8 +84,10 @@ export function shownRows(
   shows: NonNullable<SessionTraits['shows']>,
 ): ShownRows | undefined {
   if (rewriter === undefined) return undefined;
-  if (shows === 'search_path') return new ShownRows((value) => Buffer.from(rewriter.clientSetting('search_path', value.toString())));
-  return new ShownRows(rewriter.explained());
+  if (shows === 'names') return new ShownRows((body) => withValues(body, (value) => rewriter.catalogValue(value)));
+  const change =
+    shows === 'plan' ? rewriter.explained() : (value: Buffer) => Buffer.from(rewriter.clientSetting('search_path', value.toString()));
+  return new ShownRows((body) => withOnlyValue(body, change));
 }
 
 /** A whole message with another body; `change` sees the body as Latin-1, so that bytes stay as they are. */

@@ -193,6 +193,30 @@ export function withOnlyValue(body: Buffer, change: (value: Buffer) => Uint8Arra
   return encode(BackendType.DataRow, body.subarray(0, 2), int32(value.length), value);
 }
 
+/**
+ * A DataRow with other values in some of its columns.
+ * @param body of the message
+ * @param change returns the same object for a value that stays; it is not asked about null
+ * @returns the whole message
+ */
+export function withValues(body: Buffer, change: (value: Buffer) => Uint8Array): Buffer {
+  const parts: Uint8Array[] = [body.subarray(0, 2)];
+  let kept = 2;
+  let at = 2;
+  for (let left = body.readUInt16BE(0); left > 0; left--) {
+    const length = body.readInt32BE(at);
+    const from = at + 4;
+    at = from + Math.max(length, 0);
+    if (length <= 0) continue;
+    const value = body.subarray(from, at);
+    const changed = change(value);
+    if (changed === value) continue;
+    parts.push(body.subarray(kept, from - 4), int32(changed.length), changed);
+    kept = at;
+  }
+  return encode(BackendType.DataRow, ...parts, body.subarray(kept));
+}
+
 export function decodeCommandComplete(body: Buffer): CommandTag {
   const tag = decodeWhole(body, (reader) => reader.string());
   const numbers = /(?: \d{1,20})? (\d{1,20})$/.exec(tag);

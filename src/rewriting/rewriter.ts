@@ -11,6 +11,12 @@ import { LARGE_SQL_BYTES, type RewriteOptions, type Rewriting, readsDifferently,
 const IN_PG_NOTIFY =
   /^SQL statement "SELECT pg_catalog\.\w+\(postern\.server_channel\(\$1\), \$2\)"\nPL\/pgSQL function \S*pg_notify\(text,text\) line 3 at PERFORM\n?/gm;
 
+const PUBLIC = Buffer.from('public');
+/** A longer value stays as it is: it would take milliseconds to read. */
+const CATALOG_VALUE_MAX_BYTES = 65_536;
+/** Arrays and composites in binary format contain lesser bytes. */
+const FIRST_IN_TEXT = 0x09;
+
 /** The context of what stands in the place of CREATE SCHEMA. */
 const IN_CREATE_SCHEMA = /^PL\/pgSQL function inline_code_block line 1 at RAISE(?:\n|$)/;
 
@@ -75,6 +81,18 @@ export class SchemaRewriter {
   explained(): (value: Buffer) => Buffer {
     const tasks = new ExplainedTasks(this.#target.schema);
     return (value) => Buffer.from(tasks.row(value.toString('latin1')), 'latin1');
+  }
+
+  /**
+   * A value in the answer to a query of the catalogs about `public`, for the client: the schema's name, or text with names that it
+   * qualifies. @returns the same object if it stays
+   */
+  catalogValue(value: Buffer): Uint8Array {
+    const { schema } = this.#target;
+    if (value.length < schema.length || value.length > CATALOG_VALUE_MAX_BYTES || !value.includes(schema)) return value;
+    if (value.length === schema.length) return PUBLIC;
+    if (value.some((byte) => byte < FIRST_IN_TEXT)) return value;
+    return Buffer.from(clientText(value.toString('latin1'), schema), 'latin1');
   }
 
   /** SQL that has been rewritten, with the client's name of the schema. */

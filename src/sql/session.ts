@@ -1,7 +1,7 @@
 import { serialize } from 'pg-protocol';
 import { ServiceError } from '../errors.ts';
 import { registryOf } from '../multiplex/statement-registry.ts';
-import { decodeTextRow, PostgresError, type TransactionStatus, withOnlyValue } from '../protocol/backend.ts';
+import { decodeTextRow, PostgresError, type TransactionStatus, withOnlyValue, withValues } from '../protocol/backend.ts';
 import { HEADER_BYTES } from '../protocol/framing.ts';
 import { SYNC } from '../protocol/frontend.ts';
 import { LARGE_SQL_BYTES, type RewriteOptions } from '../rewriting/rewrite-sql.ts';
@@ -11,6 +11,7 @@ import { Deadline, TimeSlices } from '../runtime/event-loop.ts';
 import { type Indexed, IndexedSet } from '../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { type Edits, NO_EDITS } from '../syntax/edits.ts';
+import { asksForPublic } from '../syntax/names.ts';
 import { type CustomOptions, withOptions } from '../syntax/session-traits.ts';
 import type { SideEffects } from '../syntax/side-effects.ts';
 import { isExplain } from '../syntax/statements.ts';
@@ -427,16 +428,20 @@ export class SessionRewriter {
     return { ...outcome, warnings: this.warnings(outcome.warnings) };
   }
 
-  /** @returns what gets the rows of an EXPLAIN in the words of the client; for any other statement, the same */
+  /** @returns what gets the rows of an EXPLAIN, or of a query of the catalogs about `public`, in the words of the client; for any other statement, the same */
   replies(sql: string, replies: Replies): Replies {
-    if (this.#rewriter === undefined || !isExplain(sql)) return replies;
-    const change = this.#rewriter.explained();
+    const rewriter = this.#rewriter;
+    if (rewriter === undefined) return replies;
+    const isPlan = isExplain(sql);
+    if (!isPlan && !asksForPublic(sql)) return replies;
+    const change = isPlan ? rewriter.explained() : (value: Buffer) => rewriter.catalogValue(value);
+    const changed = isPlan ? withOnlyValue : withValues;
     return {
       parameters: (...described) => replies.parameters?.(...described),
       fields: (...described) => replies.fields?.(...described),
       bound: () => replies.bound?.(),
       row: (source, start, end) => {
-        const row = withOnlyValue(source.subarray(start, end), change);
+        const row = changed(source.subarray(start, end), change);
         replies.row?.(row, HEADER_BYTES, row.length);
       },
       ...(replies.largeRow && { largeRow: (...row) => replies.largeRow?.(...row) ?? DONE }),

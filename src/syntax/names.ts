@@ -13,6 +13,7 @@ import {
   Token,
   type TokenKind,
 } from './scanner.ts';
+import { eachStatement } from './statements.ts';
 
 /** Function bodies and other SQL in literals are nested. More deeply nested SQL is not read. */
 const DEPTH_MAX = 8;
@@ -786,6 +787,24 @@ const qualified = (expression: string, schema: string): string =>
 
 /** `::text`, `::text[]` */
 const CAST_TO = /\s*::\s*(\w+)/y;
+
+/** Columns and relations with names of roles. An organization's role is called as its schema. */
+const NAMES_ROLES = /owner|grant|\brol|usename|\buser\b|_user\b|userbyid|_privileges\b/i;
+/** Of these all columns are read, and one has names of roles. */
+const ALL_COLUMNS = /\*[^']*\b(?:pg_tables|pg_views|pg_matviews|pg_sequences|schemata)\b/i;
+
+/**
+ * Whether a text is one query of the catalogs about the schema `public`, in whose answer names of the schema can be told from those of
+ * roles.
+ */
+export function asksForPublic(text: string, options?: LexerOptions): boolean {
+  if (text.length > TEXT_MAX_CHARACTERS || !text.includes("'public'")) return false;
+  if (!CATALOG.test(text) || NAMES_ROLES.test(text) || ALL_COLUMNS.test(text)) return false;
+  const statements = [...eachStatement(text, options)].filter((statement) => statement !== undefined);
+  return statements.length === 1 && QUERY_BEGINS.test(text);
+}
+
+const QUERY_BEGINS = /^(?:\s|--[^\n]*\n)*(?:select|with)\b/i;
 
 function readsCatalogs({ lexer: { text } }: Scope): boolean {
   return text.length <= TEXT_MAX_CHARACTERS && CATALOG.test(text);

@@ -223,7 +223,7 @@ export interface SessionTraits {
   /** The text changes the settings with which new sessions of a role or database start. */
   readonly changesDefaults: boolean;
   /** The text is SHOW search_path, or a single EXPLAIN, in whose rows there are names that are not the client's. */
-  readonly shows: 'search_path' | 'plan' | undefined;
+  readonly shows: 'search_path' | 'plan' | 'names' | undefined;
   /** The text is only the beginning of a statement; the rest may have other traits. */
   readonly isTruncated: boolean;
 }

@@ -82,6 +82,38 @@ describe('the client’s word for its own schema', () => {
     expect((await service.query(organization, text, values)).body.rows).toEqual(rows);
   });
 
+  it.each<[string, string, object[]]>([
+    [
+      'its name',
+      "SELECT table_schema AS s, table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_name = 'users'",
+      [{ s: 'public', table_name: 'users' }],
+    ],
+    [
+      'all columns',
+      "SELECT * FROM pg_indexes WHERE schemaname = 'public' AND tablename = 'users'",
+      [
+        {
+          schemaname: 'public',
+          tablename: 'users',
+          indexname: 'users_pkey',
+          tablespace: null,
+          indexdef: 'CREATE UNIQUE INDEX users_pkey ON public.users USING btree (id)',
+        },
+      ],
+    ],
+    [
+      'names of roles stay',
+      "SELECT schemaname, tableowner FROM pg_tables WHERE schemaname = 'public' AND tablename = 'users'",
+      [{ schemaname: 'ORG', tableowner: 'ORG' }],
+    ],
+    ['a statement that does not ask about it', 'SELECT nspname FROM pg_namespace WHERE nspname = current_schema()', [{ nspname: 'ORG' }]],
+  ])('is in the answer to a statement that asks about it: %s', async (_, text, wanted) => {
+    const rows = JSON.parse(JSON.stringify(wanted).replaceAll('ORG', organization.id));
+    expect((await client.query(text)).rows).toEqual(rows);
+    for (let round = 0; round < 3; round += 1) expect((await client.query({ name: String(text.length), text })).rows).toEqual(rows);
+    expect((await service.query(organization, text)).body.rows).toEqual(rows);
+  });
+
   it('is data in a table of its own', async () => {
     await client.query("CREATE TABLE tenants (schema_name text); INSERT INTO tenants VALUES ('public')");
     expect((await client.query("SELECT * FROM tenants WHERE schema_name = 'public'")).rows).toEqual([{ schema_name: 'public' }]);
