@@ -36,6 +36,7 @@ const foreignKey = z.object({
   referencedColumns: columns,
   onUpdate: referentialAction,
   onDelete: referentialAction,
+  isTemporal: z.boolean().describe('The last column is a PERIOD: within those of the rows that it refers to, not equal to one'),
 });
 
 const index = z.object({
@@ -99,7 +100,7 @@ const type = z.object({
   name: z.string(),
   kind: z.enum(['enum', 'domain', 'composite', 'range']),
   labels: z.array(z.string()).nullable().describe('Of an enum'),
-  definition: text.describe('Of any other'),
+  definition: text.describe('Of any other, as CREATE DOMAIN and CREATE TYPE take it'),
   comment: text,
 });
 
@@ -134,6 +135,9 @@ export const schemaReply = z.object({
   schemas: z.array(z.object({ name: z.string(), comment: text })),
   tables: z.array(table),
   types: z.array(type),
+  collations: z.array(
+    z.object({ schema: z.string(), name: z.string(), definition: z.string().describe('As CREATE COLLATION takes it'), comment: text }),
+  ),
   sequences: z.array(sequence),
   functions: z.array(routine),
   extensions: z.array(z.object({ name: z.string(), version: z.string(), schema: z.string() })),
@@ -216,6 +220,14 @@ const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
     },
   ],
   types: [{ schema: 'public', name: 'mood', kind: 'enum', labels: ['sad', 'ok'], definition: null, comment: null }],
+  collations: [
+    {
+      schema: 'public',
+      name: 'caseless',
+      definition: "(PROVIDER = icu, LOCALE = 'und-u-ks-level2', DETERMINISTIC = false)",
+      comment: null,
+    },
+  ],
   sequences: [
     {
       schema: 'public',

@@ -64,6 +64,7 @@ async function readParts(session: SqlSession, placement: Placement, { schema }: 
   };
   await addInPortions('tables', tableOidsSql(placement, limit), tablesSql(placement));
   await parts.add('types', (addRows) => addRows(typesSql(placement, limit), parameters));
+  await parts.add('collations', (addRows) => addRows(collationsSql(placement, limit), parameters));
   await parts.add('sequences', (addRows) => addRows(sequencesSql(placement, limit), parameters));
   await addInPortions('functions', functionOidsSql(limit), functionsSql(placement));
   await parts.add('extensions', (addRows) => addRows(extensionsSql(placement, limit, schema !== undefined), parameters));
@@ -237,7 +238,7 @@ function columnsSql({ definition }: Spelling): string {
       ${word('a.attidentity', { a: 'always', d: 'by default' })} AS identity,
       CASE WHEN a.attgenerated <> '' THEN ${expression} END AS generated,
       ${word('a.attgenerated', { s: 'stored', v: 'virtual' })} AS generation,
-      ${definition(COLLATION)} AS collation, ${IS_DETERMINISTIC} AS "isDeterministic",
+      ${definition(collationName('a.attcollation', 'a.atttypid'))} AS collation, ${IS_DETERMINISTIC} AS "isDeterministic",
       ${comment('pg_class', 'c.oid', 'a.attnum')} AS comment
     FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef def ON def.adrelid = a.attrelid AND def.adnum = a.attnum
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`;
@@ -251,11 +252,17 @@ const IS_NOT_NULL = `(a.attnotnull AND NOT EXISTS (
 const IS_DETERMINISTIC = `NOT EXISTS (
   SELECT FROM pg_catalog.pg_collation co WHERE co.oid = a.attcollation AND NOT co.collisdeterministic)`;
 
-/** Where it is not that of the type. */
-const COLLATION = `(
-  SELECT pg_catalog.concat(pg_catalog.quote_ident(cn.nspname::pg_catalog.text), '.', pg_catalog.quote_ident(co.collname::pg_catalog.text))
-  FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace JOIN pg_catalog.pg_type ct ON ct.oid = a.atttypid
-  WHERE co.oid = a.attcollation AND a.attcollation <> ct.typcollation)`;
+/** NULL where it is that of the type. */
+function collationName(collation: string, type: string): string {
+  return `(
+    SELECT ${qualifiedName('cn.nspname', 'co.collname')}
+    FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace JOIN pg_catalog.pg_type ct ON ct.oid = ${type}
+    WHERE co.oid = ${collation} AND ${collation} <> ct.typcollation)`;
+}
+
+function qualifiedName(schema: string, name: string): string {
+  return `pg_catalog.concat(pg_catalog.quote_ident(${schema}::pg_catalog.text), '.', pg_catalog.quote_ident(${name}::pg_catalog.text))`;
+}
 
 const CONSTRAINT = 'pg_catalog.pg_get_constraintdef(con.oid)';
 
@@ -313,6 +320,7 @@ function foreignKeysSql({ schema, definition }: Spelling): string {
       ${schema('target_schema')} AS "referencedSchema", target.relname AS "referencedTable",
       ${columnNames('con.confrelid', 'con.confkey')} AS "referencedColumns",
       ${word('con.confupdtype', ACTIONS)} AS "onUpdate", ${word('con.confdeltype', ACTIONS)} AS "onDelete",
+      coalesce((pg_catalog.to_jsonb(con) ->> 'conperiod')::pg_catalog.bool, false) AS "isTemporal",
       ${definition(CONSTRAINT)} AS definition
     FROM pg_catalog.pg_constraint con JOIN pg_catalog.pg_class target ON target.oid = con.confrelid
       JOIN pg_catalog.pg_namespace target_schema ON target_schema.oid = target.relnamespace
@@ -401,16 +409,53 @@ function typesSql(placement: Placement, limit: number): string {
     ORDER BY n.nspname, t.typname LIMIT ${limit}`;
 }
 
-const DOMAIN = `pg_catalog.concat(pg_catalog.format_type(t.typbasetype, t.typtypmod),
-  ' DEFAULT ' || pg_catalog.pg_get_expr(t.typdefaultbin, 0), CASE WHEN t.typnotnull THEN ' NOT NULL' END,
-  (SELECT pg_catalog.string_agg(' ' || pg_catalog.pg_get_constraintdef(con.oid), '' ORDER BY con.conname)
+/** A new domain has no values that its checks would have to be validated for. Since PostgreSQL 17 NOT NULL is a constraint with a name. */
+const DOMAIN = `pg_catalog.concat(pg_catalog.format_type(t.typbasetype, t.typtypmod), ' COLLATE ' || ${collationName('t.typcollation', 't.typbasetype')},
+  ' DEFAULT ' || pg_catalog.pg_get_expr(t.typdefaultbin, 0), CASE WHEN t.typnotnull THEN pg_catalog.concat((
+    SELECT ' CONSTRAINT ' || pg_catalog.quote_ident(con.conname::pg_catalog.text) FROM pg_catalog.pg_constraint con
+    WHERE con.contypid = t.oid AND con.contype = 'n' AND con.conname::pg_catalog.text <> t.typname || '_not_null'), ' NOT NULL') END,
+  (SELECT pg_catalog.string_agg(pg_catalog.concat(' CONSTRAINT ', pg_catalog.quote_ident(con.conname::pg_catalog.text), ' ',
+      pg_catalog.regexp_replace(pg_catalog.pg_get_constraintdef(con.oid), ' NOT VALID$', '')), '' ORDER BY con.conname)
     FROM pg_catalog.pg_constraint con WHERE con.contypid = t.oid AND con.contype = 'c'))`;
 
 const COMPOSITE = `pg_catalog.concat('(', (
-  SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname::pg_catalog.text) || ' ' || pg_catalog.format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+  SELECT pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(a.attname::pg_catalog.text), ' ', pg_catalog.format_type(a.atttypid, a.atttypmod),
+    ' COLLATE ' || ${collationName('a.attcollation', 'a.atttypid')}), ', ' ORDER BY a.attnum)
   FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped), ')')`;
 
-const RANGE = `(SELECT 'range of ' || pg_catalog.format_type(r.rngsubtype, NULL) FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid)`;
+const RANGE = `(
+  SELECT pg_catalog.concat('(SUBTYPE = ', pg_catalog.format_type(r.rngsubtype, NULL),
+    ', SUBTYPE_OPCLASS = ' || CASE WHEN NOT class.opcdefault THEN ${qualifiedName('class_schema.nspname', 'class.opcname')} END,
+    ', COLLATION = ' || ${collationName('r.rngcollation', 'r.rngsubtype')},
+    ', CANONICAL = ' || CASE WHEN r.rngcanonical <> 0 THEN r.rngcanonical::pg_catalog.text END,
+    ', SUBTYPE_DIFF = ' || CASE WHEN r.rngsubdiff <> 0 THEN r.rngsubdiff::pg_catalog.text END,
+    ', MULTIRANGE_TYPE_NAME = ', ${qualifiedName('multirange_schema.nspname', 'multirange.typname')}, ')')
+  FROM pg_catalog.pg_range r JOIN pg_catalog.pg_opclass class ON class.oid = r.rngsubopc
+    JOIN pg_catalog.pg_namespace class_schema ON class_schema.oid = class.opcnamespace
+    JOIN pg_catalog.pg_type multirange ON multirange.oid = r.rngmultitypid
+    JOIN pg_catalog.pg_namespace multirange_schema ON multirange_schema.oid = multirange.typnamespace
+  WHERE r.rngtypid = t.oid)`;
+
+const COLLATION_PROVIDERS = { c: 'libc', i: 'icu', b: 'builtin' };
+
+/** The names of columns differ between releases, so they are looked up in the row as JSON. */
+function collationsSql(placement: Placement, limit: number): string {
+  const { schema } = spellingOf(placement);
+  return `
+    SELECT ${jsonObject(`
+      SELECT ${schema('n')} AS schema, co.collname AS name, pg_catalog.concat('(PROVIDER = ', ${word('co.collprovider', COLLATION_PROVIDERS)},
+          ', LOCALE = ' || pg_catalog.quote_literal(locale.name),
+          CASE WHEN locale.name IS NULL THEN pg_catalog.concat(', LC_COLLATE = ', pg_catalog.quote_literal(co.collcollate::pg_catalog.text),
+            ', LC_CTYPE = ', pg_catalog.quote_literal(co.collctype::pg_catalog.text)) END,
+          ', RULES = ' || pg_catalog.quote_literal(locale.rules), CASE WHEN NOT co.collisdeterministic THEN ', DETERMINISTIC = false' END, ')') AS definition,
+        ${comment('pg_collation', 'co.oid')} AS comment`)}
+    FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace n ON n.oid = co.collnamespace CROSS JOIN LATERAL (
+      SELECT coalesce(written.document ->> 'colllocale', written.document ->> 'colliculocale',
+          CASE WHEN co.collcollate = co.collctype THEN co.collcollate::pg_catalog.text END) AS name, written.document ->> 'collicurules' AS rules
+      FROM (SELECT pg_catalog.to_jsonb(co)) AS written (document)) AS locale
+    WHERE ${isListed('co.collnamespace')} AND NOT ${isExtensions('pg_collation', 'co.oid')}
+    ORDER BY n.nspname, co.collname LIMIT ${limit}`;
+}
 
 function sequencesSql(placement: Placement, limit: number): string {
   const { schema } = spellingOf(placement);

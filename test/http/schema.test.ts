@@ -41,6 +41,7 @@ describe('the schema', () => {
       schemas: [{ name: 'public', comment: PUBLIC_COMMENT }],
       tables: [],
       types: [],
+      collations: [],
       sequences: [],
       functions: [],
       isComplete: true,
@@ -103,10 +104,17 @@ describe('the schema', () => {
         name: 'price',
         kind: 'domain',
         labels: null,
-        definition: 'numeric(10,2) DEFAULT 0 NOT NULL CHECK ((VALUE >= (0)::numeric))',
+        definition: 'numeric(10,2) DEFAULT 0 NOT NULL CONSTRAINT positive CHECK ((VALUE >= (0)::numeric))',
         comment: null,
       },
-      { schema: 'public', name: 'span', kind: 'range', labels: null, definition: 'range of double precision', comment: null },
+      {
+        schema: 'public',
+        name: 'span',
+        kind: 'range',
+        labels: null,
+        definition: '(SUBTYPE = double precision, MULTIRANGE_TYPE_NAME = public.span_multirange)',
+        comment: null,
+      },
     ]);
     expect(named(sequences, 'columns_of_serial_seq')).toEqual({
       schema: 'public',

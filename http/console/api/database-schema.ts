@@ -39,6 +39,8 @@ export interface ForeignKey extends Constraint {
   readonly referencedColumns: readonly string[];
   readonly onUpdate: ReferentialAction;
   readonly onDelete: ReferentialAction;
+  /** The last column is a PERIOD. */
+  readonly isTemporal: boolean;
 }
 
 export interface SchemaIndex {
@@ -112,6 +114,14 @@ export interface SchemaType {
   readonly comment: string | null;
 }
 
+export interface SchemaCollation {
+  readonly schema: string;
+  readonly name: string;
+  /** As `CREATE COLLATION` takes it. */
+  readonly definition: string;
+  readonly comment: string | null;
+}
+
 export interface Sequence {
   readonly schema: string;
   readonly name: string;
@@ -154,6 +164,7 @@ export interface Schema {
   readonly schemas: readonly { readonly name: string; readonly comment: string | null }[];
   readonly tables: readonly SchemaTable[];
   readonly types: readonly SchemaType[];
+  readonly collations: readonly SchemaCollation[];
   readonly sequences: readonly Sequence[];
   readonly functions: readonly Routine[];
   readonly extensions: readonly { readonly name: string; readonly version: string; readonly schema: string }[];

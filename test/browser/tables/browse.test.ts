@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readPage } from '../../../http/console/screens/tables/open-table.ts';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { loadSchema } from '../../../http/console/api/load-schema.ts';
+import { cellCommands, openTable, readPage, TableSource } from '../../../http/console/screens/tables/open-table.ts';
 import {
   type Browse,
   type Cursor,
@@ -33,6 +34,10 @@ const TABLES = `${KINDS}
   CREATE TABLE finer_key (a pair NOT NULL); CREATE UNIQUE INDEX ON finer_key (a record_image_ops);
   CREATE TABLE caseless_text (id int PRIMARY KEY, a text COLLATE caseless, b text[] COLLATE caseless);
   INSERT INTO caseless_text VALUES (1, 'Straße', '{x,Y}'), (2, 'STRAND', NULL), (3, 'b', '{a}'), (4, 'B', '{A}');
+  CREATE TABLE prices (item int4range, price int, during daterange, PRIMARY KEY (item, during WITHOUT OVERLAPS));
+  CREATE TABLE sales (item int4range, open daterange, FOREIGN KEY (item, PERIOD open) REFERENCES prices (item, PERIOD during));
+  INSERT INTO prices VALUES ('[1,2)', 1, '[2020-01-01,2021-01-01)'), ('[1,2)', 2, '[2021-01-01,2022-01-01)'), ('[2,3)', 3, '[2020-01-01,2021-01-01)');
+  INSERT INTO sales VALUES ('[1,2)', '[2020-03-01,2020-04-01)'), ('[1,2)', '[2020-11-01,2021-03-01)');
   CREATE TABLE nothing ();
   CREATE TABLE ${HOSTILE_NAME} (${HOSTILE_NAME} text PRIMARY KEY, "$1" text, "select" int, "line
 break" text);
@@ -165,6 +170,26 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
     ['is compared by another operator than =', 'finer_key', 'ctid'],
   ])('what %s is no key', async (_, name, kind) => {
     expect(browseOf(await tableNamed(name)).identity).toEqual({ kind });
+  });
+
+  it('a key with a period leads to the rows that contain it, and back', async () => {
+    vi.stubGlobal('location', { hash: '' });
+    const schema = await loadSchema();
+    const follow = async (from: string, row: number, column: string, title: string, to: string) => {
+      const open = openTable(await tableNamed(from));
+      await open.show({ filters: [] });
+      const place = open.columns.findIndex(({ name }) => name === column);
+      const commands = cellCommands(open, new TableSource(open), schema, { row, column: place, rows: { from: row, to: row + 1 } });
+      commands.find((command) => command.title === title)?.run();
+      const target = openTable(await tableNamed(to));
+      await expect.poll(() => target.load.peek()).toMatchObject({ isComplete: true, error: undefined });
+      return target.rows.map(({ cells }) => cells[1]);
+    };
+    expect(await follow('sales', 0, 'open', 'Go to the row of prices', 'prices')).toEqual(['1']);
+    expect(await follow('sales', 1, 'open', 'Go to the row of prices', 'prices')).toEqual(['1', '2']);
+    const referring = await follow('prices', 1, 'price', 'Rows of sales that refer to this', 'sales');
+    expect(referring).toEqual(['"[2020-11-01,2021-03-01)"']);
+    expect(await follow('prices', 2, 'price', 'Rows of sales that refer to this', 'sales')).toEqual([]);
   });
 
   it('patterns are found in texts of nondeterministic collations', async () => {

@@ -1,9 +1,19 @@
-import type { Policy, Routine, Schema, SchemaColumn, SchemaTable, SchemaType, Sequence } from '../../api/database-schema.ts';
+import type {
+  NotNull,
+  Policy,
+  Routine,
+  Schema,
+  SchemaCollation,
+  SchemaColumn,
+  SchemaTable,
+  SchemaType,
+  Sequence,
+} from '../../api/database-schema.ts';
 import { qualifiedName, quoteIdentifier, quoteLiteral } from '../../quoting.ts';
 
 interface Piece {
-  /** How others mention it. */
-  readonly name: string;
+  /** How others mention it, and what is made with it. */
+  readonly names: readonly string[];
   readonly statements: readonly string[];
   /** Where it mentions what must be there before. */
   readonly mentions: string;
@@ -20,19 +30,20 @@ export function schemaDdl(schema: Schema): string {
   });
   const owned = new Set(tables.flatMap(({ ddl }) => ddl.sequences));
   const pieces: readonly Piece[] = [
-    ...schema.types.map((type) => piece(qualifiedName(type.schema, type.name), typeDdl(type))),
+    ...schema.collations.map((collation) => piece([nameOf(collation)], collationDdl(collation))),
+    ...schema.types.map((type) => piece([nameOf(type), ...multirangeOf(type)], typeDdl(type))),
     ...schema.sequences
       .filter((sequence) => sequence.ownedBy === null || owned.has(createSequence(sequence)))
-      .map((sequence) => piece(qualifiedName(sequence.schema, sequence.name), [createSequence(sequence)])),
+      .map((sequence) => piece([nameOf(sequence)], [createSequence(sequence)])),
     ...schema.functions.map((routine) =>
       piece(
-        qualifiedName(routine.schema, routine.name),
+        [nameOf(routine)],
         functionDdl(routine),
         // Bodies are not read when functions are made, except those that are parsed then.
         `${routine.arguments} ${routine.returns} ${/^BEGIN ATOMIC$|^RETURN /m.test(routine.definition ?? '') ? routine.definition : ''}`,
       ),
     ),
-    ...tables.map(({ table, ddl }) => piece(qualifiedName(table.schema, table.name), [ddl.create])),
+    ...tables.map(({ table, ddl }) => piece([nameOf(table)], [ddl.create])),
   ];
   const all = (part: 'indexes' | 'foreignKeys' | 'attach' | 'rest') => tables.flatMap(({ ddl }) => ddl[part]);
   const groups = [
@@ -48,8 +59,8 @@ export function schemaDdl(schema: Schema): string {
   return `${[UNORDERED, ...text].join('\n\n')}\n`;
 }
 
-function piece(name: string, statements: readonly string[], mentions = statements.join('\n')): Piece {
-  return { name, statements, mentions };
+function piece(names: readonly string[], statements: readonly string[], mentions = statements.join('\n')): Piece {
+  return { names, statements, mentions };
 }
 
 function extension({ name, schema }: Schema['extensions'][number]): readonly string[] {
@@ -59,7 +70,7 @@ function extension({ name, schema }: Schema['extensions'][number]): readonly str
 /** Each after those that it mentions. Of those that mention each other, the order stays. */
 function inOrder(pieces: readonly Piece[]): readonly Piece[] {
   const byName = new Map<string, Piece[]>();
-  for (const one of pieces) byName.set(one.name, [...(byName.get(one.name) ?? []), one]);
+  for (const one of pieces) for (const name of one.names) byName.set(name, [...(byName.get(name) ?? []), one]);
   const done = new Set<Piece>();
   const visit = (one: Piece) => {
     if (done.has(one)) return;
@@ -130,16 +141,26 @@ function parentOf({ partitionOf }: SchemaTable, { tables }: Schema): SchemaTable
 }
 
 function createTable(table: SchemaTable, sequences: readonly Sequence[]): string {
-  const { columns, primaryKey, unique, exclusions, checks, partitionKey, partitionOf, isUnlogged, options } = table;
+  const { columns, primaryKey, unique, exclusions, checks, notNulls, partitionKey, isUnlogged, options } = table;
   const sequenceOf = (column: string) => sequences.find(({ ownedBy }) => ownedBy?.column === column);
-  const constraints = [...(primaryKey === null ? [] : [primaryKey]), ...unique, ...exclusions, ...checks];
+  const validated = checks.filter(({ definition }) => !NOT_VALID.test(definition));
+  const constraints = [...(primaryKey === null ? [] : [primaryKey]), ...unique, ...exclusions, ...validated];
   const lines = [
-    ...columns.map((column) => columnDefinition(column, sequenceOf(column.name), partitionOf !== null)),
+    ...columns.map((column) => columnDefinition(table, column, sequenceOf(column.name))),
     ...constraints.map(({ name, definition }) => `CONSTRAINT ${quoteIdentifier(name)} ${definition}`),
   ];
   const body = lines.length === 0 ? '()' : `(\n  ${lines.join(',\n  ')}\n)`;
   const partitions = partitionKey === null ? '' : ` PARTITION BY ${partitionKey}`;
-  return `CREATE ${isUnlogged ? 'UNLOGGED ' : ''}TABLE ${nameOf(table)} ${body}${partitions}${withOptions(options)};`;
+  const create = `CREATE ${isUnlogged ? 'UNLOGGED ' : ''}TABLE ${nameOf(table)} ${body}${partitions}${withOptions(options)};`;
+  // A new table has no rows, so that CREATE TABLE takes such constraints for validated.
+  const later = [...checks, ...notNulls].filter(({ definition }) => NOT_VALID.test(definition));
+  return [create, ...later.map(({ name, definition }) => addConstraint(table, name, definition))].join('\n');
+}
+
+const NOT_VALID = / NOT VALID$/;
+
+function addConstraint(table: SchemaTable, name: string, definition: string): string {
+  return `ALTER TABLE ${nameOf(table)} ADD CONSTRAINT ${quoteIdentifier(name)} ${definition};`;
 }
 
 function createView(table: SchemaTable): string {
@@ -164,7 +185,7 @@ function foreignKeys(table: SchemaTable, parent: SchemaTable | undefined): reado
     parent?.foreignKeys.some((key) => key.name === name && key.definition === definition) ?? false;
   return table.foreignKeys
     .filter(({ name, definition }) => !isInherited(name, definition))
-    .map(({ name, definition }) => `ALTER TABLE ${nameOf(table)} ADD CONSTRAINT ${quoteIdentifier(name)} ${definition};`);
+    .map(({ name, definition }) => addConstraint(table, name, definition));
 }
 
 function attachments(table: SchemaTable): readonly string[] {
@@ -218,15 +239,24 @@ function nameOf({ schema, name }: { readonly schema: string; readonly name: stri
 }
 
 /** @param sequence the one of its identity */
-function columnDefinition(column: SchemaColumn, sequence: Sequence | undefined, isPartition = false): string {
+function columnDefinition(table: SchemaTable, column: SchemaColumn, sequence: Sequence | undefined): string {
   const { name, type, collation, notNull } = column;
+  const constraint = table.notNulls.find((one) => one.column === name);
   return [
     quoteIdentifier(name),
     type,
     ...(collation === null ? [] : [`COLLATE ${collation}`]),
-    ...valueSource(column, sequence, isPartition),
-    ...(notNull ? ['NOT NULL'] : []),
+    ...valueSource(column, sequence, table.partitionOf !== null),
+    ...(notNull ? [notNullClause(table, constraint)] : []),
   ].join(' ');
+}
+
+/** The constraint has a name of its own since PostgreSQL 18; where it is as by default it is left out. */
+function notNullClause({ name: table }: SchemaTable, constraint: NotNull | undefined): string {
+  if (constraint === undefined) return 'NOT NULL';
+  const { name, column, definition } = constraint;
+  const named = name === `${table}_${column}_not_null` ? '' : `CONSTRAINT ${quoteIdentifier(name)} `;
+  return `${named}NOT NULL${/ NO INHERIT$/.test(definition) ? ' NO INHERIT' : ''}`;
 }
 
 function valueSource(column: SchemaColumn, sequence: Sequence | undefined, isPartition: boolean): readonly string[] {
@@ -277,7 +307,17 @@ export function ownSequence({ schema, name, ownedBy }: Sequence): string | undef
   return `ALTER SEQUENCE ${qualifiedName(schema, name)} OWNED BY ${column};`;
 }
 
-const SUBTYPE = /^range of /;
+function collationDdl(collation: SchemaCollation): readonly string[] {
+  const { definition, comment } = collation;
+  const create = `CREATE COLLATION ${nameOf(collation)} ${definition};`;
+  return [create, ...(comment === null ? [] : [commentOn(`COLLATION ${nameOf(collation)}`, comment)])];
+}
+
+/** The type that is made together with a range. */
+function multirangeOf({ kind, definition }: SchemaType): readonly string[] {
+  const [, name] = (kind === 'range' && / MULTIRANGE_TYPE_NAME = (.*)\)$/.exec(definition ?? '')) || [];
+  return name === undefined ? [] : [name];
+}
 
 export function typeDdl(type: SchemaType): readonly string[] {
   const name = qualifiedName(type.schema, type.name);
@@ -287,7 +327,7 @@ export function typeDdl(type: SchemaType): readonly string[] {
 
 function typeBody({ kind, labels, definition }: SchemaType): string {
   if (kind === 'enum') return `ENUM (${(labels ?? []).map(quoteLiteral).join(', ')})`;
-  if (kind === 'range') return `RANGE (SUBTYPE = ${(definition ?? '').replace(SUBTYPE, '')})`;
+  if (kind === 'range') return `RANGE ${definition}`;
   return definition ?? '';
 }
 

@@ -435,12 +435,12 @@ function referencesOf({ tables }: Schema, table: SchemaTable, column: string, te
   const outwards = table.foreignKeys.flatMap((key) => {
     const target = tables.find(({ schema, name }) => schema === key.referencedSchema && name === key.referencedTable);
     if (target === undefined || !key.columns.includes(column)) return [];
-    return link(`Go to the row of ${shortName(table, target)}`, target, filtersOf(key.referencedColumns, key.columns, textIn));
+    return link(`Go to the row of ${shortName(table, target)}`, target, filtersOf(key, key.referencedColumns, key.columns, textIn));
   });
   const inwards = tables.flatMap((other) =>
     other.foreignKeys
       .filter((key) => refersTo(key, table))
-      .flatMap((key) => link(titleOf(table, other, key), other, filtersOf(key.columns, key.referencedColumns, textIn))),
+      .flatMap((key) => link(titleOf(table, other, key), other, filtersOf(key, key.columns, key.referencedColumns, textIn))),
   );
   return [...outwards, ...inwards];
 }
@@ -454,11 +454,12 @@ function refersTo({ referencedSchema, referencedTable }: ForeignKey, { schema, n
   return referencedSchema === schema && referencedTable === name;
 }
 
-/** A reference with a NULL in it leads nowhere. */
-function filtersOf(columns: readonly string[], sources: readonly string[], textIn: TextIn): readonly Filter[] | undefined {
+/** A reference with a NULL in it leads nowhere. A period is within those of the rows referred to, of which each has a part of it. */
+function filtersOf(key: ForeignKey, columns: readonly string[], sources: readonly string[], textIn: TextIn): readonly Filter[] | undefined {
   const texts = sources.map(textIn);
   if (texts.some((text) => text === undefined || text === null)) return undefined;
-  return columns.map((column, index) => ({ column, operator: 'equal', text: texts[index] ?? '' }));
+  const operatorAt = (index: number) => (key.isTemporal && index === columns.length - 1 ? 'overlaps' : 'equal');
+  return columns.map((column, index) => ({ column, operator: operatorAt(index), text: texts[index] ?? '' }));
 }
 
 function link(title: string, target: SchemaTable, filters: readonly Filter[] | undefined): readonly Reference[] {

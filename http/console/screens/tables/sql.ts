@@ -117,6 +117,7 @@ export const OPERATORS = {
   greaterOrEqual: '≥',
   contains: 'contains',
   begins: 'begins with',
+  overlaps: 'overlaps',
   null: 'is NULL',
   notNull: 'is not NULL',
 } as const;
@@ -168,6 +169,8 @@ function conditionOf(column: TableColumn, { operator, text }: Filter): Sql {
       return sql`${matched(column)} ILIKE ${value(`%${escapePattern(text)}%`)}`;
     case 'begins':
       return sql`${matched(column)} ILIKE ${value(`${escapePattern(text)}%`)}`;
+    case 'overlaps':
+      return sql`${sqlName} && ${value(text)}::${column.type}`;
     case 'unequal':
       return sql`${comparable(column)} IS DISTINCT FROM ${value(text)}${column.cast}`;
     default:
