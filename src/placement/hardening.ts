@@ -241,6 +241,9 @@ const OF_RELATIONS: Readonly<Record<string, string>> = {
 /** The views of the planner's samples, in a shared database. They check the caller's privileges themselves, but not those on the schema. */
 const SAMPLES = ['pg_stats', 'pg_stats_ext', 'pg_stats_ext_exprs'];
 
+/** Views that list relations and what belongs to them by schema: programs read them without a condition on the schema. */
+const LISTINGS = ['pg_tables', 'pg_views', 'pg_matviews', 'pg_indexes', 'pg_sequences', 'pg_rules', 'pg_policies'];
+
 /** Functions under those views, of the oid of a relation, that clients call themselves. They are the same in all versions. */
 const RELATION_COUNTERS = [
   ...['numscans', 'tuples_returned', 'tuples_fetched', 'tuples_inserted', 'tuples_updated', 'tuples_deleted', 'tuples_hot_updated'],
@@ -252,22 +255,24 @@ interface Replaced {
   /** The conditions, by view. */
   readonly views: Readonly<Record<string, string>>;
   readonly samples: readonly string[];
+  readonly listings: readonly string[];
   readonly counters: readonly string[];
 }
 
 /** What {@link replaceStatistics} replaces in an organization's own database. */
-export const IN_OWN_DATABASE: Replaced = { views: VIEWS, samples: [], counters: [] };
+export const IN_OWN_DATABASE: Replaced = { views: VIEWS, samples: [], listings: [], counters: [] };
 /** What it replaces in a shared database. */
 export const IN_SHARED_DATABASE: Replaced = {
   views: { ...VIEWS, ...SHARED_DATABASE, ...OF_RELATIONS },
   samples: SAMPLES,
+  listings: LISTINGS,
   counters: RELATION_COUNTERS,
 };
 
 /** What {@link replaceStatistics} makes. */
-export function statisticsReplaced({ views, samples, counters }: Replaced): Names {
+export function statisticsReplaced({ views, samples, listings, counters }: Replaced): Names {
   return {
-    relations: [...Object.keys(views), ...samples],
+    relations: [...Object.keys(views), ...samples, ...listings],
     functions: [...Object.keys(views).map((view) => `postern_own_${view}`), ...counters],
   };
 }
@@ -290,14 +295,15 @@ export async function ensureStatisticsReader(session: pg.Client): Promise<void> 
  * reader's privileges reads all rows and returns only these. Its body is parsed when it is created, so its names are
  * fixed and no condition of the caller is evaluated in it.
  */
-export async function replaceStatistics(session: pg.Client, { views, samples, counters }: Replaced): Promise<void> {
+export async function replaceStatistics(session: pg.Client, { views, samples, listings, counters }: Replaced): Promise<void> {
   for (const counter of counters) await renameServerFunction(session, counter, 'oid');
-  for (const view of [...Object.keys(views), ...samples]) await renameServerView(session, view);
+  for (const view of [...Object.keys(views), ...samples, ...listings]) await renameServerView(session, view);
   await changePrivileges(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);
   const results = await resultTypes(session, counters);
   const replacements = [
     ...Object.entries(views).map(([view, own]) => viewOfOwn(view, own)),
     ...samples.map(samplesOfOwn),
+    ...listings.map(listingOfOwn),
     ...counters.map((counter) => counterOfOwn(counter, results.get(`postern_${counter}`) ?? '')),
   ];
   await session.query(replacements.join(';'));
@@ -321,6 +327,14 @@ function samplesOfOwn(view: string): string {
   return `CREATE OR REPLACE VIEW pg_catalog.${view} WITH (security_barrier) AS
       SELECT shown.* FROM pg_catalog.postern_${view} AS shown
       WHERE shown.schemaname = pg_catalog.left(session_user::text, 16)::name OR ${SEES_ALL};
+    GRANT SELECT ON pg_catalog.${view} TO PUBLIC`;
+}
+
+/** One's own and the system's. It hides no names, which are in pg_class; so it is no barrier, and conditions reach the catalogs. */
+function listingOfOwn(view: string): string {
+  return `CREATE OR REPLACE VIEW pg_catalog.${view} AS
+      SELECT shown.* FROM pg_catalog.postern_${view} AS shown
+      WHERE shown.schemaname = pg_catalog.left(session_user::text, 16)::name OR shown.schemaname !~ '^org_' OR ${SEES_ALL};
     GRANT SELECT ON pg_catalog.${view} TO PUBLIC`;
 }
 

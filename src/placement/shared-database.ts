@@ -52,14 +52,19 @@ async function separateAdvisoryLocks(session: pg.Client, owner: string): Promise
   }
 }
 
-/** The body is parsed when the function is created, so its names are fixed and cannot refer to an object of a tenant. */
+/** No name in a body can refer to an object of a tenant: it is parsed when the function is created, or runs with an empty search_path. */
 function replacementFunctionSql(name: string, signature: string, result: string, owner: string): string {
   const number = signature === 'bigint' ? '$1' : "$1 || ',' || $2";
   const digest = `pg_catalog.sha256(pg_catalog.convert_to(session_user || ':' || ${number}, 'UTF8'))`;
   const own = `('x' || pg_catalog.encode(pg_catalog.substr(${digest}, 1, 8), 'hex'))::bit(64)::bigint`;
-  return `CREATE OR REPLACE FUNCTION pg_catalog.${name}(${signature}) RETURNS ${result}
-      LANGUAGE sql STRICT PARALLEL RESTRICTED SECURITY DEFINER
-      BEGIN ATOMIC SELECT pg_catalog.postern_${name}(${own}); END;
+  // A function in SQL that returns void returns null.
+  const body =
+    result === 'void'
+      ? `LANGUAGE plpgsql STRICT PARALLEL RESTRICTED SECURITY DEFINER SET search_path = '' AS $$
+      BEGIN PERFORM pg_catalog.postern_${name}(${own}); END $$`
+      : `LANGUAGE sql STRICT PARALLEL RESTRICTED SECURITY DEFINER
+      BEGIN ATOMIC SELECT pg_catalog.postern_${name}(${own}); END`;
+  return `CREATE OR REPLACE FUNCTION pg_catalog.${name}(${signature}) RETURNS ${result} ${body};
     ALTER FUNCTION pg_catalog.${name}(${signature}) OWNER TO ${owner}`;
 }
 
@@ -104,7 +109,7 @@ END $$;`;
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 13;
+const EDITION = 14;
 const HARDENED = ', hardened';
 
 /** What the platform reads of an organization's relations: see schema-statistics.ts, and for how much is written there disk-quotas.ts of the router. */

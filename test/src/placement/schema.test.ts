@@ -214,7 +214,10 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
         query<{ free: boolean }>(loginOf(who), `SELECT pg_try_advisory_xact_lock(${lock}) AS free`);
       const holder = new pg.Client(loginOf(mine));
       await holder.connect();
-      await holder.query('SELECT pg_advisory_lock(72707369), pg_advisory_lock(1, 2)');
+      const taken = await holder.query(
+        'SELECT pg_advisory_lock(72707369), pg_advisory_lock(1, 2) AS other, pg_advisory_lock(NULL) AS none',
+      );
+      expect(taken.rows).toEqual([{ pg_advisory_lock: '', other: '', none: null }]);
       for (const lock of ['72707369', '1, 2']) {
         expect(await free(mine, lock)).toEqual([{ free: false }]);
         expect(await free(theirs, lock)).toEqual([{ free: true }]);
@@ -242,6 +245,31 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
 
       for (const sql of ['SELECT postern_pg_advisory_lock(1)', 'SELECT postern_pg_try_advisory_xact_lock(1, 2)']) {
         await expect(query(loginOf(mine), sql)).rejects.toMatchObject({ code: '42501' });
+      }
+    });
+
+    test('views that list relations list its own and the system’s', async () => {
+      const [mine, theirs] = [await provisioned(), await provisioned()];
+      for (const { schema, ...placement } of [mine, theirs]) {
+        const name = (kind: string) => `${schema}.${schema}_${kind}`;
+        await run(
+          { ...placement, schema },
+          `CREATE TABLE ${name('table')} (id serial PRIMARY KEY); CREATE VIEW ${name('view')} AS SELECT 1;
+           CREATE MATERIALIZED VIEW ${name('matview')} AS SELECT 1; CREATE POLICY ${schema}_policy ON ${name('table')};
+           CREATE RULE ${schema}_rule AS ON INSERT TO ${name('table')} DO ALSO NOTHING`,
+        );
+      }
+      const views = ['pg_tables', 'pg_views', 'pg_matviews', 'pg_indexes', 'pg_sequences', 'pg_rules', 'pg_policies'];
+      for (const view of views) {
+        const listed = await query<{ schema: string }>(loginOf(mine), `SELECT DISTINCT schemaname AS schema FROM ${view}`);
+        const organizations = listed.map(({ schema }) => schema).filter((schema) => schema.startsWith('org_'));
+        expect(organizations, view).toEqual([mine.schema]);
+        if (['pg_tables', 'pg_views', 'pg_indexes'].includes(view)) expect(listed).toContainEqual({ schema: 'pg_catalog' });
+        const all = await query<{ schema: string }>(
+          { ...admin, database: cluster.sharedDatabase },
+          `SELECT schemaname AS schema FROM ${view}`,
+        );
+        expect(all, view).toContainEqual({ schema: theirs.schema });
       }
     });
 
