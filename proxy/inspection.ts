@@ -57,6 +57,9 @@ const NO_NAMES: readonly string[] = [];
 const NO_PIECES: readonly SessionTraits[] = [];
 const WITH_ESCAPES: LexerOptions = { standardConformingStrings: false };
 
+/** Names of channels in rows have the organization's prefix, which is a secret. */
+const LISTS_CHANNELS = /pg_listening_channels/i;
+
 /**
  * Reads a text, and rewrites it for the placement. Nothing is noted anywhere.
  * @param text whole, as Latin-1
@@ -80,6 +83,7 @@ function inspect(
       sent = result.sql.toString('latin1');
       if (asksForPublic(text, options)) traits = { ...traits, shows: 'names' };
     }
+    if (LISTS_CHANNELS.test(text)) traits = { ...traits, shows: 'names' };
   }
   const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options) : undefined;
   return {

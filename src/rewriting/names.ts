@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 
 /** NAMEDATALEN - 1: LISTEN truncates longer names to this many bytes. */
-const CHANNEL_MAX_BYTES = 63;
+export const CHANNEL_MAX_BYTES = 63;
 
 /** The prefix of an organization's channels. No other name that Postern makes contains `:`. */
 export const channelPrefix = (channels: string): string => `${channels}:`;

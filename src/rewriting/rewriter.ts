@@ -4,7 +4,7 @@ import { BoundedMap } from '../runtime/bounded-map.ts';
 import { applyEdits, EditList, type Edits, originalPosition, rewrittenPosition } from '../syntax/edits.ts';
 import { replaceOutsideLiterals } from '../syntax/redaction.ts';
 import { isQuotedIdentifier } from '../syntax/scanner.ts';
-import { clientChannel, clientSearchPath, type SchemaTarget, serverSearchPath } from './names.ts';
+import { CHANNEL_MAX_BYTES, clientChannel, clientSearchPath, type SchemaTarget, serverSearchPath } from './names.ts';
 import { LARGE_SQL_BYTES, type RewriteOptions, type Rewriting, readsDifferently, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 
 /** The platform's replacement for pg_notify adds this to the context of an error; the client must not see it. */
@@ -19,6 +19,10 @@ const FIRST_IN_TEXT = 0x09;
 
 /** The context of what stands in the place of CREATE SCHEMA. */
 const IN_CREATE_SCHEMA = /^PL\/pgSQL function inline_code_block line 1 at RAISE(?:\n|$)/;
+
+/** The same of the platform's functions for advisory locks. */
+const IN_ADVISORY_LOCK =
+  /^(?:SQL statement "SELECT pg_catalog\.postern_pg_advisory\w+\(.*\)"\nPL\/pgSQL function \S*pg_advisory\w+\([a-z, ]+\) line 2 at PERFORM|SQL function "pg_(?:try_)?advisory_\w+" statement 1)\n?/gm;
 
 /** A session may name any number of channels. For one that is no longer stored, the client reads the server's name without the prefix. */
 const LONG_CHANNELS_MAX = 1_000;
@@ -84,10 +88,14 @@ export class SchemaRewriter {
   }
 
   /**
-   * A value in the answer to a query of the catalogs about `public`, for the client: the schema's name, or text with names that it
-   * qualifies. @returns the same object if it stays
+   * A value in the answer to a query of the catalogs about `public`, or of channels, for the client: the schema's name, text with names
+   * that it qualifies, or a channel. @returns the same object if it stays
    */
   catalogValue(value: Buffer): Uint8Array {
+    if (value.length <= CHANNEL_MAX_BYTES) {
+      const channel = this.channel(value.toString());
+      if (channel !== undefined) return Buffer.from(channel);
+    }
     const { schema } = this.#target;
     if (value.length < schema.length || value.length > CATALOG_VALUE_MAX_BYTES || !value.includes(schema)) return value;
     if (value.length === schema.length) return PUBLIC;
@@ -134,7 +142,7 @@ export function schemaRewriterOf({
 
 /** The context of an error or notice, without what only the platform's own SQL has added. */
 function withoutOwn({ code, where }: ErrorFields): string | undefined {
-  const context = where?.replace(IN_PG_NOTIFY, '');
+  const context = where?.replace(IN_PG_NOTIFY, '').replace(IN_ADVISORY_LOCK, '');
   return code === '42P06' ? context?.replace(IN_CREATE_SCHEMA, '') : context;
 }
 

@@ -93,6 +93,21 @@ describe('a public schema of one’s own', () => {
     await other.end();
   });
 
+  it('has the names of channels and locks that it gave them', async () => {
+    const own = await service.connect(acme);
+    const long = 'x'.repeat(60);
+    await own.query(`LISTEN news; LISTEN "${long}"`);
+    expect((await own.query('SELECT c FROM pg_listening_channels() AS l (c) ORDER BY 1 DESC')).rows).toEqual([{ c: long }, { c: 'news' }]);
+    const named = await own.query({ name: 'channels', text: 'SELECT pg_listening_channels() AS c' });
+    expect(named.rows.map(({ c }) => c).sort()).toEqual(['news', long]);
+    const holder = await service.connect(acme);
+    expect((await holder.query('SELECT pg_advisory_lock(7) AS locked')).rows).toEqual([{ locked: '' }]);
+    const waiting = own.query("SET lock_timeout = '10ms'; SELECT pg_advisory_lock(7)");
+    await expect(waiting).rejects.toMatchObject({ code: '55P03', where: undefined });
+    await own.end();
+    await holder.end();
+  });
+
   it('hears nothing that another organization makes up', async () => {
     const own = await service.connect(acme);
     const heard: string[] = [];
