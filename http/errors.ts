@@ -312,7 +312,8 @@ function sqlHint({ code, message, hint }: ErrorFields, sql = ''): string | undef
       return hintOfCommand(sql) ?? (hasOtherParameters(sql) ? PARAMETERS : hint);
     case INSUFFICIENT_PRIVILEGE:
       if (/^permission denied to (?:create|alter|drop|grant|rename) role/.test(message)) return ROLES;
-      return message.startsWith('permission denied to create extension') ? TRUSTED : hint;
+      if (!message.startsWith('permission denied to create extension')) return hint;
+      return hint?.includes('CREATE privilege') ? EXTENSIONS : TRUSTED;
     case NOT_SUPPORTED:
       return /^extension ".*" is not available/.test(message) ? AVAILABLE : hint;
     case UNDEFINED_FUNCTION:
@@ -330,6 +331,10 @@ const ROLES =
   'Roles cannot be created. Further credentials are keys: POST /api/keys makes one, also one that can only read. GRANT and roles are not needed for that.';
 const AVAILABLE = 'This server has not got it. What it has: select name, comment from pg_available_extensions';
 const TRUSTED = 'Only trusted extensions can be created: select name from pg_available_extension_versions where trusted';
+
+/** The server tells a trusted extension from others by what it asks for. */
+const EXTENSIONS =
+  'In the schema placement extensions are shared, so the operator creates them, in the database postern_shared. Those that are there: select extname from pg_extension';
 
 /** The commands of psql that begin with a backslash never reach a server. */
 function hintOfCommand(sql: string): string | undefined {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { queryReply, transactionReply } from '../../http/reply-schemas.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
 let acme: TestOrganization;
@@ -181,6 +181,33 @@ describe('a query', () => {
     expect(status).toBe(400);
     if (hint === undefined) expect(body.hint).toBeUndefined();
     else expect(body.hint).toMatch(hint);
+  });
+
+  it('says who makes extensions where they are shared', async () => {
+    const { status, body } = await query({ sql: 'create extension btree_gist' });
+    if (PLACEMENT === 'database') expect(status).toBe(200);
+    else expect([status, body.hint]).toEqual([400, expect.stringMatching(/the operator creates them, in the database postern_shared/)]);
+  });
+
+  it.each([
+    ['json', `'"ada"'`, 'ada', '22P02'],
+    ['jsonb', `'"1"'`, '1', '1'],
+    ['json', `'null'`, null, null],
+    [
+      'json[]',
+      `array['"1"', 'null', '{"b": 1,  "a": 2, "a": 3}', null]`,
+      ['1', null, { b: 1, a: 3 }, null],
+      '{1,NULL,"{\\"b\\":1,\\"a\\":3}",NULL}',
+    ],
+    ['int[]', `'[0:1]={7,8}'`, [7, 8], '{7,8}'],
+    ['record', `row(1, 'a')`, '(1,a)', '0A000'],
+    ['pg_node_tree', 'select conbin from pg_constraint where conbin is not null limit 1', expect.any(String), '0A000'],
+  ])('a value of %s that a reply does not tell whole is another one when it is sent back', async (type, value, told, back) => {
+    const reply = await query({ sql: `select (${value})::${type}, (${value})::${type}::text`, rowMode: 'array' });
+    expect([reply.status, reply.body.rows[0][0]]).toEqual([200, told]);
+    expect(reply.body.rows[0][1]).not.toBe(back);
+    const again = await query({ sql: `select $1::${type}::text`, params: [reply.body.rows[0][0]], rowMode: 'array' });
+    expect(again.status === 200 ? again.body.rows[0][0] : again.body.sqlstate).toBe(back);
   });
 
   it('says that a setting ends with the call', async () => {
