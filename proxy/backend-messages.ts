@@ -494,7 +494,7 @@ export class BackendReplies implements ReplyListener {
     const subject = session.replies.batchSubject;
     if (isOwn(subject)) {
       // The name may have been reserved by a library since.
-      if (subject.own === 'options') return;
+      if (subject.own === 'options' || subject.own === 'statement') return;
       if (subject.own === 'settings' && session.link.settingsRefused(subject, fields)) return;
       session.pins.probeFailed();
       // A fatal error is sent to the client as it is.
@@ -676,10 +676,11 @@ export class BackendReplies implements ReplyListener {
   }
 
   #probed(probe: StateProbe): void {
-    const { pins, backend } = this.#session;
+    const { pins, backend, statements } = this.#session;
     const facts = probe.facts();
     pins.probed(facts);
     backend?.session.settingsMade(facts.settings);
+    statements.found(facts.statements);
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {

@@ -163,7 +163,11 @@ export class Checkout implements WaitingClient {
 const STRINGS = 'standard_conforming_strings';
 
 /** A request that Postern sends between the client's requests. */
-type OwnRequest = SettingsRequest | { readonly own: 'options' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;
+type OwnRequest =
+  | SettingsRequest
+  | { readonly own: 'options' | 'statement' }
+  | { readonly own: 'probe'; readonly probe: StateProbe }
+  | DescribeReply;
 
 /** Gives a backend the session's settings, or one of them. */
 interface SettingsRequest {
@@ -192,6 +196,7 @@ interface LinkedSession extends BackendReceiver {
   readonly gate: Gate;
   readonly inFlight: RequestInFlight;
   readonly toClient: WriteBuffer;
+  readonly statements: Statements;
   /** The request in the shared pipeline has not been answered at all and has to be requeued. */
   runElsewhere(isCanceled: boolean): void;
   /** The session's request and those behind it have been answered: the session has the backend for itself again. */
@@ -377,7 +382,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
   begin(lease: Lease): void {
-    const { pins, services, gate } = this.#session;
+    const { pins, services, gate, statements } = this.#session;
     const { backend } = lease;
     const { session } = backend;
     this.lease = lease;
@@ -385,6 +390,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     services.multiplexer.add(this);
     backend.receiver = this.#session;
     if (backend.isPaused) backend.resume();
+    if (session.sqlHome !== undefined) statements.backendTaken(session);
     if (backend.parameters.get(STRINGS) !== pins.startStrings) pins.keepsStartStrings();
     if (session.settings !== pins.settings && mayBeRefused(session.settings, pins.settings)) gate.close(Reason.taking);
     if (session.settings !== pins.settings) this.giveSettings(backend);
@@ -556,6 +562,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (lease !== undefined) {
       lease.backend.receiver = NO_RECEIVER;
       lease.backend.session.customOptions = this.#session.pins.optionsLeft;
+      this.#session.statements.backendLeft(lease.backend.session);
     }
     return lease;
   }

@@ -31,6 +31,8 @@ export interface NamedStatement {
   readonly deallocates: readonly string[];
   /** Its text for the audit log, if it may change objects or roles. */
   readonly watched?: AuditedText | undefined;
+  /** What is known of it besides, if SQL has prepared it. */
+  readonly bySql?: { readonly statement: string | undefined };
   /** The client has bound or described it: it relies on the columns that it was told, so these must not change. */
   isUsed?: boolean;
 }

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import type { Reservation, Settings } from '../src/backend/session-state.ts';
+import { IS_NO_SERVER_STATEMENT, type Reservation, type Settings } from '../src/backend/session-state.ts';
 import { decodeTextRow, type ErrorFields } from '../src/protocol/backend.ts';
 import { queryMessage } from '../src/protocol/frontend.ts';
 import {
@@ -14,12 +14,26 @@ import {
 } from '../src/syntax/session-traits.ts';
 
 /** Why a session has to stay on its backend. */
-export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'constant' | 'unknown';
+export type PinReason =
+  | HeldState
+  | 'prepared'
+  | 'session'
+  | 'advisory_lock'
+  | 'sequence'
+  | 'seed'
+  | 'setting'
+  | 'oversized'
+  | 'constant'
+  | 'unknown';
 
 const NONE: ReadonlySet<string> = new Set();
+/** A session with more statements that SQL has prepared stays on its backend. */
+export const MAX_SQL_STATEMENTS = 100;
+/** So does one that has prepared statements in longer texts. */
+const MAX_SOURCE_BYTES = 3_000;
 const NO_REASONS: ReadonlySet<PinReason> = new Set();
 /** The kinds of state that a state probe finds or rules out. */
-const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
+const PROBED: readonly HeldState[] = ['listen', 'cursor', 'temp'];
 
 /**
  * `unsettled`: the session may have changed settings or tables since it was last idle, and others may not see that yet. `reset`: a
@@ -65,6 +79,8 @@ export class Pins {
   unconfirmedOptions = NO_OPTIONS;
   /** The session has had temporary tables. */
   hadTemporary = false;
+  /** The client has prepared statements by SQL. */
+  hasSqlStatements = false;
   /** The server has to be asked what the session holds. */
   suspected = false;
   /** Set back to `settled` when the session is idle and its settings are restored. */
@@ -119,7 +135,7 @@ export class Pins {
 
   /** The session may share a backend's pipeline with others. */
   get isShareable(): boolean {
-    return !this.holdsState && this.sequences?.isKept !== true;
+    return !this.holdsState && this.sequences?.isKept !== true && !this.hasSqlStatements;
   }
 
   /**
@@ -240,6 +256,12 @@ export class Pins {
     }
   }
 
+  /** @param mustStay one of the statements that SQL has prepared on this backend cannot be had elsewhere */
+  statementsHeld(mustStay: boolean): void {
+    if (mustStay) this.keep('prepared');
+    else this.#drop('prepared');
+  }
+
   /** The probe has failed, so the session may hold any state. */
   probeFailed(): void {
     this.keep('unknown');
@@ -298,15 +320,35 @@ interface SessionFacts {
   readonly held: ReadonlySet<HeldState>;
   /** The customized options that exist, of those asked for. */
   readonly options: CustomOptions;
+  readonly statements: FoundStatements;
 }
 
-type HeldState = 'listen' | 'prepared' | 'cursor' | 'temp';
+type HeldState = 'listen' | 'cursor' | 'temp';
+
+/** The statements that a backend has under names of its client, by name; both as Latin-1. */
+export interface FoundStatements {
+  /** Those of `PREPARE`, with the texts in which they were prepared; empty for a long one. */
+  readonly bySql: ReadonlyMap<string, string>;
+  readonly byProtocol: ReadonlySet<string>;
+}
+
+/** Takes the place of a statement's name that the client's present encoding may not have. */
+export const UNKNOWN_NAME = '?';
+
+/** The SQL condition that the server converts a column's letters for the client, which may fail. */
+function isConverted(column: string): string {
+  const length = (of: string) => `pg_catalog.${of}(${column})`;
+  const encoding = (of: string) => `pg_catalog.current_setting('${of}_encoding')`;
+  return `(${length('octet_length')} OPERATOR(pg_catalog.<>) ${length('length')} AND ${encoding('client')} OPERATOR(pg_catalog.<>) ${encoding('server')})`;
+}
 
 /** All names are qualified, because the client chooses the search path. pg_settings does not list the role. */
 const PROBE = `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
 UNION ALL (SELECT 'setting', 'role', r FROM pg_catalog.current_setting('role') r WHERE r OPERATOR(pg_catalog.<>) 'none')
 UNION ALL (SELECT 'listen', NULL, NULL FROM pg_catalog.pg_listening_channels() LIMIT 1)
-UNION ALL (SELECT 'prepared', NULL, NULL FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)
+UNION ALL (SELECT CASE WHEN from_sql THEN 'statement' ELSE 'parsed' END, CASE WHEN ${isConverted('name')} THEN '${UNKNOWN_NAME}' ELSE name END,
+  CASE WHEN from_sql AND pg_catalog.octet_length(statement) OPERATOR(pg_catalog.<=) ${MAX_SOURCE_BYTES} AND NOT ${isConverted('statement')}
+  THEN statement END FROM pg_catalog.pg_prepared_statements WHERE ${IS_NO_SERVER_STATEMENT} LIMIT ${MAX_SQL_STATEMENTS + 1})
 UNION ALL (SELECT 'cursor', NULL, NULL FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1)
 UNION ALL (SELECT 'temp', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (
   EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
@@ -322,6 +364,8 @@ export class StateProbe {
   readonly #settings = new Map<string, string>();
   readonly #held = new Set<HeldState>();
   readonly #options = new Set<string>();
+  readonly #bySql = new Map<string, string>();
+  readonly #byProtocol = new Set<string>();
 
   /**
    * @param custom names of settings that the server does not list
@@ -341,11 +385,21 @@ export class StateProbe {
       if (!TRANSACTIONAL.has(name) && !(name.includes('.') && value === '')) this.#settings.set(name.toLowerCase(), value);
     } else if (kind === 'option') {
       if (name != null && value != null) this.#options.add(name);
-    } else if (kind === 'listen' || kind === 'prepared' || kind === 'cursor' || kind === 'temp') this.#held.add(kind);
+    } else if (kind === 'statement' || kind === 'parsed') this.#statement(kind, body);
+    else if (kind === 'listen' || kind === 'cursor' || kind === 'temp') this.#held.add(kind);
+  }
+
+  /** Names and texts are in the client's encoding. */
+  #statement(kind: 'statement' | 'parsed', body: Buffer): void {
+    const [, name, source] = decodeTextRow(body, 0, 'latin1');
+    if (name == null) return;
+    if (kind === 'parsed') this.#byProtocol.add(name);
+    else this.#bySql.set(name, source ?? '');
   }
 
   facts(): SessionFacts {
-    return { settings: this.#settings, held: this.#held, options: this.#options };
+    const statements = { bySql: this.#bySql, byProtocol: this.#byProtocol };
+    return { settings: this.#settings, held: this.#held, options: this.#options, statements };
   }
 }
 

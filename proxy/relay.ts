@@ -504,8 +504,11 @@ export class Relay extends WireSession implements ClientReceiver {
       pins.locks.checkDue = false;
       this.#checkLocks();
       return false;
+    } else if (pins.hasSqlStatements && this.statements.describeBySql()) {
+      // The session keeps its backend until it is known what they are.
     } else {
       const { cancels, backend } = link;
+      if (backend !== undefined) pins.statementsHeld(this.statements.mustStay(backend));
       if (backend === undefined || !this.#mustRestoreSettings(backend)) return true;
       // The cancel request was meant for the client's request and could hit Postern's own.
       if (cancels?.underWay !== undefined) {

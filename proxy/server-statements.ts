@@ -14,6 +14,7 @@ import {
   FLUSH,
   FrontendType,
   parseMessage,
+  queryMessage,
   SHOW_STANDARD_CONFORMING_STRINGS,
   SYNC,
 } from '../src/protocol/frontend.ts';
@@ -32,6 +33,7 @@ import {
   type UnnamedStatement,
 } from './client-statements.ts';
 import type { Inspected, InspectedSession, Inspection } from './inspection.ts';
+import type { SqlStatements } from './sql-statements.ts';
 import type { StatementCounting } from './statement-counting.ts';
 import type { WriteBuffer } from './write-buffer.ts';
 
@@ -152,6 +154,7 @@ export class ServerStatements {
   readonly #session: StatementsSession;
   readonly #client: ClientStatements;
   readonly #names: PendingNames;
+  readonly #sql: SqlStatements;
   /** What the backend was asked last before a message could be sent. */
   #question: ShapeQuestion | undefined;
   /** The client's names under which its statements have been prepared, and in which batch. */
@@ -162,10 +165,11 @@ export class ServerStatements {
   #boundBatch = NEVER;
   #executedBatch = NEVER;
 
-  constructor(session: StatementsSession, client: ClientStatements, names: PendingNames) {
+  constructor(session: StatementsSession, client: ClientStatements, names: PendingNames, sql: SqlStatements) {
     this.#session = session;
     this.#client = client;
     this.#names = names;
+    this.#sql = sql;
   }
 
   /** The message that had to wait still has to. */
@@ -497,7 +501,9 @@ export class ServerStatements {
    * @returns those of the names that the client has given to statements
    */
   preparePlaceholders(deallocated: readonly string[], backend: BackendConnection): string[] {
-    const names = deallocated.filter((name) => this.#client.get(name) !== undefined);
+    const names = deallocated.filter(
+      (name) => this.#client.get(name) !== undefined || this.#sql.absent(name, backend.session) !== undefined,
+    );
     for (const name of names) this.preparePlaceholder(name, backend);
     return names;
   }
@@ -512,12 +518,13 @@ export class ServerStatements {
    * Prepares the client's statements under its own names, for SQL that refers to them (EXECUTE, pg_prepared_statements);
    * they are closed before the next request. Outside a pipeline each gets its own Sync, so that one that fails, for example
    * because its table was dropped, does not affect the others.
-   * @param isAlone the SQL must not see any other prepared statement
+   * @param traits of the SQL. What lists them must not see any other prepared statement
    */
-  #prepareUnderClientNames(backend: BackendConnection, isAlone: boolean, isCompared = false): void {
+  #prepareUnderClientNames(backend: BackendConnection, traits: SessionTraits, isCompared = false): void {
     const session = this.#session;
     const { replies } = session;
     const { staleNames, prepared } = backend.session;
+    const { listsPrepared: isAlone } = traits;
     const isApart = !session.isUnsynced;
     if (isAlone) {
       for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
@@ -528,21 +535,46 @@ export class ServerStatements {
     const names = new Set<string>();
     const refusals = there === undefined ? new Map<string, ErrorFields>() : this.#clientNames?.refusals;
     this.#clientNames = { names, batch: replies.batch, isApart, refusals, state: 'used' };
-    for (const [name, statement] of statementsForSql(this.#client)) {
+    for (const [name, statement] of this.#forSql(traits, backend)) {
       names.add(name);
       if (there?.has(name)) continue;
       const { server, first = server } = statement;
       const told = first.shape ?? server.shape;
       const failing = isCompared && isApart ? new NameParse(this, name) : undefined;
-      this.#prepareUnderClientName(name, definitionToReprepare(this.#readAlike(server), isCompared ? told : undefined), backend, failing);
-      if (isCompared) this.#describe(Buffer.from(name, 'latin1'), (shape) => this.#compare(name, statement, told, shape), false);
+      const bySql = isAlone && isApart ? statement.bySql?.statement : undefined;
+      if (bySql === undefined)
+        this.#prepareUnderClientName(name, definitionToReprepare(this.#readAlike(server), isCompared ? told : undefined), backend, failing);
+      else this.#prepareBySql(name, bySql, backend);
+      const compare = (shape: StatementShape) => this.#compare(name, statement, told, shape, bySql !== undefined);
+      if (isCompared) this.#describe(Buffer.from(name, 'latin1'), compare, false);
       if (isApart) this.#skipSync();
     }
   }
 
-  #compare(name: string, statement: NamedStatement, told: StatementShape | undefined, shape: StatementShape): void {
+  /** The client's statements of the protocol, and those of SQL that the backend does not have. */
+  *#forSql(traits: SessionTraits, { session }: BackendConnection): Iterable<[string, NamedStatement]> {
+    yield* statementsForSql(this.#client);
+    if (this.#sql.isEmpty) return;
+    for (const entry of this.#sql.missing(traits, session)) if (this.#client.get(entry[0]) === undefined) yield entry;
+  }
+
+  /** As {@link #prepareUnderClientName}, by SQL. The list of prepared statements shows the difference. */
+  #prepareBySql(name: string, statement: string, backend: BackendConnection): void {
+    const { replies, toBackend } = this.#session;
+    replies.push(Request.close, Disposition.skip);
+    toBackend.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
+    this.#skipSync();
+    replies.push(Request.query, Disposition.skip, { own: 'statement' });
+    toBackend.insert(queryMessage(Buffer.from(statement, 'latin1')));
+    backend.session.unnamed = undefined;
+    backend.session.staleNames.add(name);
+  }
+
+  #compare(name: string, statement: NamedStatement, told: StatementShape | undefined, shape: StatementShape, isBySql: boolean): void {
     const session = this.#session;
-    if (told === undefined || isSameShape(told, shape)) return;
+    const isSame = told === undefined || isSameShape(told, shape);
+    if (isSame && statement.bySql !== undefined && session.backend !== undefined) this.#sql.adopted(name, session.backend.session, isBySql);
+    if (isSame) return;
     if (statement.isUsed === true) {
       this.#clientNames?.refusals?.set(name, STALE_PLAN);
       return;
@@ -563,7 +595,9 @@ export class ServerStatements {
   awaitsClientNames(traits: SessionTraits): boolean {
     const session = this.#session;
     const { backend, replies } = session;
-    if (!traits.namesPrepared || backend === undefined || !this.#client.hasNames) return false;
+    if (!traits.namesPrepared || backend === undefined) return false;
+    const needs = this.#client.hasNames || this.#clientNames?.state === 'awaited' || this.#sql.areMissing(traits, backend.session);
+    if (!needs) return false;
     if (this.#clientNames?.state === 'awaited') {
       this.#clientNames.state = 'ready';
       this.#awaitsAll = false;
@@ -575,7 +609,7 @@ export class ServerStatements {
     if (replies.missingSync !== 'none' || session.status === 'E' || replies.copyIn) return false;
     const isPipelined = session.isUnsynced;
     if (isPipelined && this.#clientNames?.batch === replies.batch) return false;
-    this.#prepareUnderClientNames(backend, traits.listsPrepared, true);
+    this.#prepareUnderClientNames(backend, traits, true);
     if (this.#clientNames !== undefined) this.#clientNames.state = 'awaited';
     this.#awaitsAll = true;
     if (isPipelined) session.toBackend.insert(FLUSH);
@@ -596,7 +630,8 @@ export class ServerStatements {
   refusalOf(error: ErrorFields): ErrorFields | undefined {
     if (this.#clientNames?.refusals === undefined || !isMissing(error)) return undefined;
     for (const [name, refusal] of this.#clientNames.refusals)
-      if (error.message.includes(`"${Buffer.from(name, 'latin1')}"`) && this.#client.get(name) !== undefined) return refusal;
+      if (error.message.includes(`"${Buffer.from(name, 'latin1')}"`) && (this.#client.get(name) ?? this.#sql.get(name)) !== undefined)
+        return refusal;
     return undefined;
   }
 
@@ -667,6 +702,7 @@ export class ServerStatements {
   sendText(inspected: Inspected): void {
     const { traits } = inspected;
     if (traits !== NO_TRAITS) this.#discardForeignSequences(traits);
+    if (traits.namesPrepared) for (const executed of this.#executed(traits)) this.#discardForeignSequences(executed);
     this.#session.inspection.apply(inspected);
     if (traits !== NO_TRAITS) this.#prepareNamed(traits);
   }
@@ -699,9 +735,33 @@ export class ServerStatements {
     const isFailed = status === 'E' && replies.length === 0;
     if (!traits.namesPrepared || backend === undefined || isFailed) return;
     if (this.#clientNames?.state === 'ready') this.#clientNames.state = 'used';
-    else this.#prepareUnderClientNames(backend, traits.listsPrepared);
+    else this.#prepareUnderClientNames(backend, traits);
     // EXECUTE may run any of them.
     for (const [, named] of statementsForSql(this.#client)) if (named.traits !== NO_TRAITS) inspection.notice(named.traits);
+    for (const named of this.#executed(traits)) inspection.notice(named);
+  }
+
+  /** The traits of the statements of SQL that a text may execute. */
+  *#executed({ namesPrepared, listsPrepared, executes }: SessionTraits): Iterable<SessionTraits> {
+    if (!namesPrepared || listsPrepared || this.#sql.isEmpty) return;
+    for (const [name, { traits }] of this.#sql.entries())
+      if (traits !== NO_TRAITS && (executes.length === 0 || executes.includes(name))) yield traits;
+  }
+
+  /** Asks the backend to describe statements that SQL has prepared there. @returns whether there are any */
+  describeBySql(): boolean {
+    const names = this.#sql.takeUndescribed();
+    for (const name of names) {
+      this.#describe(Buffer.from(name, 'latin1'), (shape) => this.#sql.described(name, shape), false);
+      this.#skipSync();
+    }
+    return names.length > 0;
+  }
+
+  /** PREPARE refuses a name that the client has given to a statement. @param prepared the names in a text */
+  takeNames(prepared: readonly string[], deallocated: readonly string[], backend: BackendConnection): void {
+    for (const name of prepared)
+      if (!deallocated.includes(name) && this.#sql.absent(name, backend.session) !== undefined) this.preparePlaceholder(name, backend);
   }
 
   /**

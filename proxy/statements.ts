@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Disposition, Request, type RequestKind } from '../src/backend/reply-queue.ts';
-import { definitionToReprepare, type ServerStatement } from '../src/backend/session-state.ts';
+import { definitionToReprepare, type ServerStatement, type SessionState } from '../src/backend/session-state.ts';
 import type { Counted } from '../src/catalog/statement-counters.ts';
 import { ServiceError } from '../src/errors.ts';
 import { type ErrorFields, isSameShape } from '../src/protocol/backend.ts';
@@ -18,6 +18,7 @@ import {
   isPreparable,
   mayChangeObjects,
   NO_TRAITS,
+  prepareStatements,
   type SessionTraits,
   sessionTraitsOf,
   traitsOfBeginning,
@@ -40,10 +41,12 @@ import {
   UnnamedChange,
   type UnnamedStatement,
 } from './client-statements.ts';
-import type { Inspected, RequestEnd } from './inspection.ts';
+import type { Inspected, Inspection, RequestEnd } from './inspection.ts';
+import type { FoundStatements } from './pins.ts';
 import { NO_SIGNALS } from './process-ids.ts';
 import { type ShownRows, shownRows } from './reply-rewriting.ts';
 import { ServerStatements, type StatementsSession } from './server-statements.ts';
+import { SqlStatements } from './sql-statements.ts';
 
 const NO_NAME = Buffer.alloc(0);
 const OVERSIZED = { definition: NO_NAME, isOversized: true, changed: false, edits: [], signals: [], deallocates: [] };
@@ -51,6 +54,14 @@ const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)
 
 /** Longer texts are not looked up in the registry. */
 const MAX_LOOKED_UP_BYTES = 16_384;
+
+const PREPARE = /\bprepare\b/i;
+/** Of longer texts the names are not looked for. */
+const PREPARE_MAX_CHARACTERS = 65_536;
+
+function preparedNames(text: string, { options }: Inspection): readonly string[] {
+  return text.length > PREPARE_MAX_CHARACTERS ? [] : [...prepareStatements(text, options)].map(({ name }) => name);
+}
 
 function differs({ shape }: ServerStatement, { shape: told }: ServerStatement): boolean {
   return shape !== undefined && told !== undefined && !isSameShape(shape, told);
@@ -113,6 +124,7 @@ export class Statements {
   readonly #client: ClientStatements;
   readonly #names: PendingNames;
   readonly #server: ServerStatements;
+  readonly #sql: SqlStatements;
   #portals: SpecialPortals | undefined;
   /** A statement was used that Postern has prepared itself. */
   #usesRepeated = false;
@@ -128,7 +140,8 @@ export class Statements {
     this.#session = session;
     this.#client = new ClientStatements(session.services.statementMemory, session);
     this.#names = new PendingNames(this.#client, session.replies);
-    this.#server = new ServerStatements(session, this.#client, this.#names);
+    this.#sql = new SqlStatements(session);
+    this.#server = new ServerStatements(session, this.#client, this.#names, this.#sql);
   }
 
   /* What others ask. */
@@ -139,7 +152,35 @@ export class Statements {
 
   /** @returns the client's name for a server statement; empty if the client has no name for it */
   nameOf(serverName: string): string {
-    return this.#client.nameOf(serverName);
+    return this.#client.nameOf(serverName) || this.#sql.nameOf(serverName);
+  }
+
+  /* Those that SQL prepares. */
+
+  /** The session has got this backend. */
+  backendTaken(state: SessionState): void {
+    this.#sql.taken(state);
+  }
+
+  /** The session gives it up. */
+  backendLeft(state: SessionState): void {
+    if (!this.#sql.isEmpty) this.#sql.left(state);
+  }
+
+  /** The server has been asked what the session has on its backend. */
+  found(statements: FoundStatements): void {
+    const { backend } = this.#session;
+    if (backend !== undefined) this.#sql.found(statements, backend.session);
+  }
+
+  /** As {@link ServerStatements.describeBySql}. */
+  describeBySql(): boolean {
+    return this.#server.describeBySql();
+  }
+
+  /** As {@link SqlStatements.mustStay}. */
+  mustStay({ session }: BackendConnection): boolean {
+    return this.#sql.mustStay(session);
   }
 
   /** Whether an unanswered Execute may deallocate all names. */
@@ -318,6 +359,7 @@ export class Statements {
     if (traits.deallocatesAll) this.#names.changesAll();
     if (this.#client.unnamed !== undefined || this.#client.settledUnnamed !== undefined) this.#names.changes('');
     if (deallocates.length > 0) for (const name of this.#server.preparePlaceholders(deallocates, backend)) this.#names.changes(name);
+    if (isWhole && !this.#sql.isEmpty && PREPARE.test(text)) this.#server.takeNames(preparedNames(sent, inspection), deallocates, backend);
     if (replies.missingSync !== 'discarding') {
       if (this.#client.unnamed !== undefined) this.#client.setUnnamed(undefined);
       backend.session.unnamed = undefined;
@@ -355,10 +397,10 @@ export class Statements {
     const name = protocolName(buffer, nameStart, nameEnd);
     const named = isNamed ? this.#statementNamed(name) : undefined;
     const statement = isNamed ? named : unnamed;
-    if (statement !== undefined && (this.#server.mustEndPipeline(statement.traits) || this.#server.awaitsClientNames(statement.traits)))
-      return false;
+    const traits = statement === undefined && isNamed ? this.#sql.get(name)?.traits : statement?.traits;
+    if (traits !== undefined && (this.#server.mustEndPipeline(traits) || this.#server.awaitsClientNames(traits))) return false;
     if (kind === Request.bind) this.#server.bound();
-    this.#server.sendTraits(statement?.traits);
+    this.#server.sendTraits(traits);
     const server = isNamed ? this.#useNamed(name, named, backend, kind) : this.#useUnnamed(backend, kind);
     if (server === 'asked' || server === 'changed') {
       session.unsyncedBatch = session.replies.batch;
@@ -433,7 +475,7 @@ export class Statements {
   }
 
   #statementNamed(name: string): NamedStatement | undefined {
-    return this.#names.hasTaken(name) ? undefined : this.#client.get(name);
+    return this.#names.hasTaken(name) ? undefined : (this.#client.get(name) ?? this.#sql.absent(name, this.#session.backend?.session));
   }
 
   /** A DEALLOCATE takes effect here when it is bound. */
@@ -441,8 +483,13 @@ export class Statements {
     if (deallocates === undefined || deallocates.length === 0) return undefined;
     const names = this.#server.preparePlaceholders(deallocates, backend);
     for (const name of names) this.#names.changes(name);
-    const undos = names.map((name) => this.#client.delete(name));
+    const undos = names.map((name) => this.#ownerOf(name).delete(name));
     return { undo: () => undos.map((undo) => undo()) };
+  }
+
+  /** Those of the protocol, or of SQL. */
+  #ownerOf(name: string): ClientStatements | SqlStatements {
+    return this.#client.get(name) === undefined && this.#sql.get(name) !== undefined ? this.#sql : this.#client;
   }
 
   execute(scanner: FrameScanner): void {
@@ -466,14 +513,15 @@ export class Statements {
     const { buffer, start, end } = scanner;
     const nameStart = statementNameStart(buffer, start, end);
     const name = nameStart < 0 ? undefined : protocolName(buffer, nameStart, stringEnd(buffer, nameStart, end));
-    const isKnown = name !== undefined && name !== '' && this.#client.get(name) !== undefined;
+    const isKnown = name !== undefined && name !== '' && this.#statementNamed(name) !== undefined;
     session.unsyncedBatch = replies.batch;
     if (isKnown || name === '') this.#names.changes(name);
     if (isKnown) {
       // Other clients may use the statement, so it remains on the server.
-      let undo = this.#client.delete(name);
+      const owner = this.#ownerOf(name);
+      let undo = owner.delete(name);
       const redo = () => {
-        undo = this.#client.delete(name);
+        undo = owner.delete(name);
       };
       replies.push(Request.close, Disposition.simulate, { undo: () => undo(), redo });
       return;
@@ -482,7 +530,11 @@ export class Statements {
       const change = new UnnamedChange(this.#client, undefined, backend.session);
       change.note();
       replies.push(Request.close, Disposition.forward, change);
-    } else replies.push(Request.close);
+    } else {
+      // The server is asked afterwards whether SQL's statement with this name is gone.
+      if (name !== undefined && this.#sql.get(name) !== undefined) session.pins.suspected = true;
+      replies.push(Request.close);
+    }
     this.#pass(scanner);
   }
 
@@ -866,17 +918,19 @@ export class Statements {
 
   /** SQL has deallocated a name. */
   deallocated(name: string): void {
-    this.#client.delete(name);
+    this.#ownerOf(name).delete(name);
   }
 
   /** SQL has deallocated all named statements. */
   allDeallocated(): void {
     this.#client.clear();
+    this.#sql.clear();
     this.#session.backend?.session.prepared.clear();
   }
 
   /** The session is over. */
   end(): void {
     this.#client.end();
+    this.#sql.end();
   }
 }

@@ -362,6 +362,7 @@ export abstract class WireSession implements BackendReceiver {
     checkout.giveUp();
     // The rest of a reply from a shared backend is discarded.
     this.received.discard();
+    if (link.backend !== undefined) statements.backendLeft(link.backend.session);
     statements.end();
     services.bufferBudget.end();
     if (link.lease === undefined) link.cancelReservation();

@@ -73,6 +73,11 @@ export class SessionState {
   unnamed: object | undefined;
   /** Names (as Latin-1) of statements that no client uses any more. They are closed before the next request. */
   readonly staleNames = new Set<string>();
+  /**
+   * By identity: the client session whose statements of SQL (`PREPARE`) are here under their own names, in the state in which it has left
+   * them. Undefined when they are closed, or there are none.
+   */
+  sqlHome: object | undefined;
   /** The client that used the session last, by identity. */
   lastUser: object | undefined;
   /** The session may hold sequence values (currval, lastval) of other client sessions than the last user's present one. */
@@ -126,6 +131,7 @@ export class SessionState {
     this.hasShortTimeout = false;
     this.unnamed = undefined;
     this.staleNames.clear();
+    this.sqlHome = undefined;
     this.lastUser = undefined;
     this.hasOthersSequenceValues = false;
   }
@@ -160,6 +166,9 @@ export interface ServerStatement {
 const PREFIX = `postern_${randomBytes(6).toString('hex')}_`;
 /** Matches the names of server statements in a text. */
 export const SERVER_STATEMENT = new RegExp(`${PREFIX}\\d+`, 'g');
+
+/** The SQL condition that a column `name` is none of theirs. */
+export const IS_NO_SERVER_STATEMENT = `NOT pg_catalog.starts_with(name, '${PREFIX}')`;
 
 export function mentionsServerStatement(text: string): boolean {
   return text.includes(PREFIX);

@@ -171,13 +171,13 @@ export function decodeParameterDescription(body: Buffer): number[] {
  * Reads the columns of a DataRow in text format, for Postern's own statements.
  * @param start of the message's body
  */
-export function decodeTextRow(source: Buffer, start: number): (string | null)[] {
+export function decodeTextRow(source: Buffer, start: number, encoding: 'utf8' | 'latin1' = 'utf8'): (string | null)[] {
   const columns: (string | null)[] = [];
   let at = start + 2;
   for (let left = source.readUInt16BE(start); left > 0; left--) {
     const length = source.readInt32BE(at);
     at += 4;
-    columns.push(length < 0 ? null : source.toString('utf8', at, at + length));
+    columns.push(length < 0 ? null : source.toString(encoding, at, at + length));
     if (length > 0) at += length;
   }
   return columns;

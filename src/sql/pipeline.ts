@@ -413,6 +413,7 @@ class PipelineOutput {
     this.#isUntouched = false;
     session.lastUser = HTTP_USER;
     session.unnamed = undefined;
+    session.sqlHome = undefined;
     if (session.staleNames.size === 0) return;
     for (const name of session.takeStaleNames()) this.#messages.push(closeStatement(name));
   }

@@ -208,6 +208,8 @@ export interface SessionTraits {
   readonly seedsRandom: boolean;
   /** The text names prepared statements, or lists them. */
   readonly namesPrepared: boolean;
+  /** The names in its EXECUTE statements; none where they are not all known. */
+  readonly executes: readonly string[];
   /** The text reads the view pg_prepared_statements. */
   readonly listsPrepared: boolean;
   /** The text may reset settings to the values with which the session started. */
@@ -242,6 +244,7 @@ export const NO_TRAITS: SessionTraits = {
   insertsWithoutReturning: false,
   seedsRandom: false,
   namesPrepared: false,
+  executes: [],
   listsPrepared: false,
   resets: false,
   cannotBePreparedAgain: false,
@@ -291,6 +294,8 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
   const lasting = withoutLocalSettings(text);
   const custom = customSettings(lasting);
   const made = lasting === text ? custom : customSettings(text);
+  const namesPrepared = PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE);
+  const listsPrepared = PREPARED_LIST.test(text);
   return {
     leavesState: mayChangeSession(lasting) ? 'yes' : 'unknown',
     changesSettings: mayChangeSession(text),
@@ -303,8 +308,9 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     advancesSequences: SEQUENCE_MOVE.test(text) || isFollowed(text, UPDATE, DEFAULT),
     insertsWithoutReturning: INSERT.test(text) && !RETURNING.test(original),
     seedsRandom: SEED.test(text),
-    namesPrepared: PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE),
-    listsPrepared: PREPARED_LIST.test(text),
+    namesPrepared,
+    executes: namesPrepared && !listsPrepared ? executedNames(text) : NO_NAMES,
+    listsPrepared,
     resets: RESETS.test(text),
     cannotBePreparedAgain: false,
     deallocates: DEALLOCATES.test(text),
@@ -314,6 +320,20 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original, options) ? 'plan' : undefined,
     isTruncated: false,
   };
+}
+
+const NO_NAMES: readonly string[] = [];
+const EXECUTED = /\bexecute\b(?:\s+("(?:[^"]|"")+"|[a-z_\x80-\xff][\w$\x80-\xff]*))?/gi;
+const MAX_EXECUTED = 100;
+
+/** @returns none if one of them is not seen */
+function executedNames(text: string): readonly string[] {
+  const names = new Set<string>();
+  for (const [, name] of text.matchAll(EXECUTED)) {
+    if (name === undefined || names.size === MAX_EXECUTED) return NO_NAMES;
+    names.add(name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : lowerCase(name));
+  }
+  return [...names];
 }
 
 /** A longer text is not read, because that would block the event loop. */
@@ -573,4 +593,42 @@ function truncated(name: string): string {
   let end = NAME_MAX_BYTES;
   while ((name.charCodeAt(end) & 0xc0) === 0x80) end -= 1;
   return name.slice(0, end);
+}
+
+/** A `PREPARE name (types) AS query`. */
+export interface PrepareStatement {
+  /** As PostgreSQL folds and truncates it. */
+  readonly name: string;
+  readonly text: string;
+  readonly query: string;
+  /** Where the query begins in the whole text. */
+  readonly queryStart: number;
+}
+
+/** The PREPARE statements in a text, in order. One whose name is written with Unicode escapes is left out. @param text not a long one */
+export function* prepareStatements(text: string, options?: LexerOptions): Generator<PrepareStatement, void> {
+  for (const statement of eachStatement(text, options)) {
+    if (statement === undefined) continue;
+    const read = prepareStatement(new Lexer(statement.text, options));
+    if (read !== undefined) yield { ...read, queryStart: statement.start + read.queryStart };
+  }
+}
+
+function prepareStatement(lexer: Lexer): PrepareStatement | undefined {
+  const { text } = lexer;
+  const word = () => (lexer.kind === Token.Word ? lowerCase(text.slice(lexer.start, lexer.end)) : undefined);
+  lexer.next();
+  if (word() !== 'prepare') return undefined;
+  lexer.next();
+  const name = lexer.kind === Token.QuotedIdentifier ? text.slice(lexer.start + 1, lexer.close - 1).replaceAll('""', '"') : word();
+  if (name === undefined) return undefined;
+  lexer.next();
+  let nesting = 0;
+  do {
+    const mark = lexer.kind === Token.Punctuation ? text.charCodeAt(lexer.start) : 0;
+    if (mark === Code.Open) nesting += 1;
+    else if (mark === Code.Close) nesting -= 1;
+    else if (nesting === 0) break;
+  } while (lexer.next() !== Token.End);
+  return word() === 'as' ? { name: truncated(name), text, query: text.slice(lexer.end), queryStart: lexer.end } : undefined;
 }

@@ -76,7 +76,8 @@ describe('metrics', () => {
     await client.query('LISTEN news');
     await client.query('CREATE TEMPORARY TABLE own (n int)');
     await client.query('SELECT pg_advisory_lock(1)');
-    const reasons = ['listen', 'temp', 'advisory_lock'];
+    await client.query("PREPARE moment AS SELECT 'now'::timestamptz");
+    const reasons = ['listen', 'temp', 'advisory_lock', 'prepared'];
     await told(
       ...reasons.flatMap((reason) => [`postern_pins_total{reason="${reason}"} 1`, `postern_pinned_sessions{reason="${reason}"} 1`]),
     );
