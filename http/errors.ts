@@ -120,8 +120,8 @@ export interface FailedCall {
   readonly isRepeatable?: boolean | undefined;
   /** Its organization is over its disk quota. */
   readonly isOverQuota?: boolean | undefined;
-  /** Its key may only read. */
-  readonly isReader?: boolean | undefined;
+  /** Its key is of a role that owns nothing, which is why it may not do something. */
+  readonly isRestricted?: boolean | undefined;
   /** The limit of its body. */
   readonly maxBodyBytes?: number | undefined;
 }
@@ -185,8 +185,8 @@ function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
 }
 
-function codeFor(fields: ErrorFields, { isReader, isOverQuota }: FailedCall): ErrorCode {
-  if (fields.code === '42501' && isReader) return 'forbidden';
+function codeFor(fields: ErrorFields, { isRestricted, isOverQuota }: FailedCall): ErrorCode {
+  if (fields.code === '42501' && isRestricted) return 'forbidden';
   // Without a superuser's triggers it may do what its readers may.
   if (fields.code === '42501' && isOverQuota) return 'disk_quota_exceeded';
   // Where the disk itself is full, the message is PostgreSQL's.

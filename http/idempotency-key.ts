@@ -13,7 +13,7 @@ export const IDEMPOTENCY_HEADERS = {
     .max(255)
     .exactOptional()
     .describe(
-      '1 to 255 visible ASCII characters, new for each request. A request that is sent again with the same key within 24 hours is not carried out again: it gets the reply that was given when it was, which is committed together with what it did. What has failed has left no trace, and is tried again; only a migration without a transaction leaves what came before the failure. Replies of more than 1 MiB are refused. Has no effect with readOnly, rollback and dryRun, where nothing is done.',
+      '1 to 255 visible ASCII characters, new for each request. A request that is sent again with the same key within 24 hours is not carried out again: it gets the reply that was given when it was, which is committed together with what it did. What has failed has left no trace, and is tried again; only a migration without a transaction leaves what came before the failure. Replies of more than 1 MiB are refused. Has no effect with readOnly, rollback and dryRun, where nothing is done, and with read keys. Data keys are refused with it.',
     ),
 };
 
@@ -37,8 +37,15 @@ export function idempotentRequest({ headers, call }: FastifyRequest, contentType
   if (typeof key !== 'string' || !/^[!-~]{1,255}$/.test(key)) {
     throw new ServiceError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
   }
-  // A read key changes nothing, and has no table of its own for replies.
-  if (call.tenant?.key.scope === 'read') return undefined;
+  const scope = call.tenant?.key.scope;
+  // A read key changes nothing.
+  if (scope === 'read') return undefined;
+  // Whoever keeps replies in a table may read all that are in it, and may put in what others are answered.
+  if (scope === 'data') {
+    throw new ServiceError('invalid_request', 'Idempotency-Key: a key with the scope data has no table in which replies could be kept', {
+      hint: 'Put an id of the request into a column with a UNIQUE constraint, with INSERT … ON CONFLICT DO NOTHING.',
+    });
+  }
   call.isRepeatable = true;
   return { key, fingerprint: call.fingerprint ?? '', contentType };
 }

@@ -124,7 +124,7 @@ export function serve(app: FastifyInstance, { operation, handle }: Endpoint, aut
 }
 
 /** Each scope allows what those before it do. */
-const SCOPES: readonly KeyScope[] = ['read', 'write', 'admin'];
+const SCOPES: readonly KeyScope[] = ['read', 'data', 'write', 'admin'];
 
 /** Refuses keys whose scope does not allow this one. Runs after the authentication. */
 function requireScope(scope: KeyScope): onRequestHookHandler {

@@ -83,7 +83,9 @@ interface FailedRequest {
 export function problemFor(error: unknown, observe: Observe, request: FailedRequest): RenderedError {
   const { requestId, method, path, withCredentials, call, maxBodyBytes, isGone } = request;
   const { statement, atomic, isRepeatable, tenant } = call ?? {};
-  const isReader = tenant?.key.scope === 'read';
+  const isOverQuota = tenant?.organization.diskState === 'read_only';
+  const scope = tenant?.key.scope;
+  const isRestricted = scope === 'read' || (scope === 'data' && !isOverQuota);
   const rendered = renderError(error, {
     requestId,
     path,
@@ -91,8 +93,8 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
     sql: statement?.sql,
     atomic,
     isRepeatable,
-    isReader,
-    isOverQuota: tenant?.organization.diskState === 'read_only',
+    isRestricted,
+    isOverQuota,
     maxBodyBytes,
   });
   const { problem, internal } = rendered;

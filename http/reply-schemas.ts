@@ -30,7 +30,7 @@ export const key = z.object({
   keyId,
   prefix,
   name: z.string(),
-  scope: z.enum(['admin', 'write', 'read']),
+  scope: z.enum(['admin', 'write', 'data', 'read']),
   ...keyTimes,
   createdBy: z.string().nullable().describe('The key that made it; null: the sign-up or an operator'),
   expiresAt: instant('Until when it is valid').nullable(),

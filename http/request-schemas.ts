@@ -134,8 +134,10 @@ const network = z
 const networks = z.array(network).min(1).max(32).describe('The only addresses that it may be used from, in CIDR notation');
 
 const keyScope = z
-  .enum(['admin', 'write', 'read'])
-  .describe('admin: everything, also with keys; write: SQL as the owner of the data; read: SQL as a role that may only read it');
+  .enum(['admin', 'write', 'data', 'read'])
+  .describe(
+    'admin: everything, also with keys; write: SQL as the owner of the data; data: SQL as a role that may read and change rows, and owns nothing; read: SQL as a role that may only read them',
+  );
 
 export const consoleSignInRequest = z.strictObject({
   token: z.string().min(1).max(100).describe("What stands behind `#/sign-in/` in the console's address"),

@@ -1,4 +1,4 @@
-import { readersPool } from '../src/backend/organization-pool.ts';
+import { poolsOf } from '../src/backend/organization-pool.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import type { ListedSession, SessionSource } from '../src/router/sessions.ts';
 import { BoundedMap } from '../src/runtime/bounded-map.ts';
@@ -129,7 +129,7 @@ export class OrganizationDirectory implements SessionSource {
   }
 
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
-    for (const role of rolesOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
+    for (const role of poolsOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
   }
 
   *all(): Iterable<readonly [pool: string, session: ListedSession]> {
@@ -148,8 +148,4 @@ export class OrganizationDirectory implements SessionSource {
   #newSessions(limitsId: string): OrganizationSessions {
     return new OrganizationSessions(new MemoryReservation(this.#statements, limitsId, 0));
   }
-}
-
-function rolesOf(organizationId: string): readonly string[] {
-  return [organizationId, readersPool(organizationId)];
 }

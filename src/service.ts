@@ -33,7 +33,7 @@ import { SlowStatements } from './observers/slow-statements.ts';
 import { Traces } from './observers/traces.ts';
 import { controlConnection } from './placement/cluster.ts';
 import { clusterOptions, prepareCluster } from './placement/cluster-setup.ts';
-import { readerOf } from './placement/reader-role.ts';
+import { rolesOf } from './placement/restricted-roles.ts';
 import { connectionLimitFor, limitConnections } from './placement/roles.ts';
 import { relationCounters } from './placement/schema-statistics.ts';
 import { concernAboutReleases, concernsAbout, readServerAge } from './placement/server-release.ts';
@@ -441,7 +441,7 @@ async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catal
   const limitAll = async () => {
     const roles = (await catalog.organizations.list())
       .filter(({ status, placement }) => status !== 'dropped' && placement.cluster === cluster.name)
-      .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
+      .flatMap(({ placement: { role } }) => rolesOf(role));
     return cluster.platform.run((session) => limitConnections(session, roles, limit));
   };
   const cause = await limitAll().catch((error: unknown) => error);

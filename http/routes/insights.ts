@@ -1,8 +1,9 @@
 import * as z from 'zod';
+import { RESTRICTED_SCOPES } from '../../src/catalog/key-rows.ts';
 import { limitsInForce } from '../../src/catalog/limits.ts';
 import { QUERIES_MAX, QUERY_ORDERS, type QueryStatistic } from '../../src/catalog/query-statistics.ts';
 import { percentile, type StoredUsage, USAGE_PERIODS } from '../../src/catalog/usage.ts';
-import { readerOf } from '../../src/placement/reader-role.ts';
+import { restrictedRole } from '../../src/placement/restricted-roles.ts';
 import type { Tenant } from '../../src/router/lease.ts';
 import { ADVICE_MAX, giveAdvice, RULE_NAMES, SEVERITIES } from '../../src/sql/advice.ts';
 import { type Endpoint, endpoint, LEASE_ERRORS, type Operation, type RouteContext, timeoutOf } from '../operation.ts';
@@ -71,7 +72,7 @@ export function adviceEndpoints({ router, keys, statistics, config }: RouteConte
       const tenant = tenantOf(request);
       const { placement } = tenant.organization;
       const [counters, known] = await Promise.all([statistics.relationCounters(placement), keys.list(tenant)]);
-      const reader = known.some(({ scope }) => scope === 'read') ? readerOf(tenant.organization.id) : undefined;
+      const reader = known.some(({ scope }) => scope === 'read') ? restrictedRole(tenant.organization.id, 'read') : undefined;
       const lease = await router.lease(tenant, { door: 'http', disconnect });
       const timeoutMs = Math.min(timeoutOf(undefined, config, tenant), TIMEOUT_MAX_MS);
       return sendJson(request, reply, await giveAdvice(lease, { timeoutMs, disconnect, counters, reader }));
@@ -272,7 +273,7 @@ const readStatisticsEndpoint = {
   tag: INSIGHTS_TAG,
   summary: 'Read which statements take the most time',
   description:
-    'Counted at both doors, by text without its constants. A key sees the statements of its own role, one with the scope admin also those of read keys. Of each role the 500 texts that take the most time are told apart, for as long as they run once in 30 days. Statements about transactions and settings are left out. What only the server knows cannot be told: blocks that were read, how often a statement was planned and how, and the statements inside functions (notKnown).',
+    'Counted at both doors, by text without its constants. A key sees the statements of its own role, one with the scope admin also those of data and read keys. Of each role the 500 texts that take the most time are told apart, for as long as they run once in 30 days. Statements about transactions and settings are left out. What only the server knows cannot be told: blocks that were read, how often a statement was planned and how, and the statements inside functions (notKnown).',
   needsKey: true,
   query: queryStatisticsQuery,
   body: noBody,
@@ -320,7 +321,8 @@ export function queryStatisticsEndpoints({ statistics }: RouteContext): Endpoint
 }
 
 function statementsOf({ key: { scope }, organization: { id } }: Tenant) {
-  return { organizationId: id, ofReaders: scope !== 'write', ofOthers: scope !== 'read' };
+  if (scope === 'admin') return { organizationId: id, roles: ['own', ...RESTRICTED_SCOPES] as const };
+  return { organizationId: id, roles: [scope === 'write' ? 'own' : scope] as const };
 }
 
 function countsOf({ calls, errors, totalMs, meanMs, p99Ms, maxMs, rows, bytes, firstSeenAt, lastSeenAt }: QueryStatistic) {

@@ -1,12 +1,23 @@
 import { performance } from 'node:perf_hooks';
+import { RESTRICTED_SCOPES, type RestrictedScope } from '../catalog/key-rows.ts';
 import type { ServiceError } from '../errors.ts';
 import { areAmong, areSame, type CustomOptions, NO_OPTIONS } from '../syntax/session-traits.ts';
 import { type BackendConnection, type BackendReceiver, NO_RECEIVER } from './connection.ts';
 import type { SessionState } from './session-state.ts';
 
-/** The name of the pool of an organization's readers. That of its own role has the organization's id. */
-export function readersPool(organizationId: string): string {
-  return `${organizationId}:read`;
+/** The name of the pool of an organization's keys with this scope. That of its own role has the organization's id. */
+export function restrictedPool(organizationId: string, scope: RestrictedScope): string {
+  return `${organizationId}:${scope}`;
+}
+
+/** The names of all pools that an organization may have. */
+export function poolsOf(organizationId: string): readonly string[] {
+  return [organizationId, ...RESTRICTED_SCOPES.map((scope) => restrictedPool(organizationId, scope))];
+}
+
+/** The scope of the keys that a pool is for; undefined: it is of the organization's own role. */
+export function scopeOfPool(pool: string): RestrictedScope | undefined {
+  return RESTRICTED_SCOPES.find((scope) => pool.endsWith(`:${scope}`));
 }
 
 /** The organization of a pool, by the pool's name. */

@@ -172,8 +172,15 @@ export async function deleteKeys(sql: Sql, organizationId: string): Promise<void
   await sql`delete from postern.api_keys where organization_id = ${organizationId}`;
 }
 
-/** What a key may do, each with what the next may: `admin` manage keys, `write` run SQL as the organization's role, `read` as its readers' role. */
-export type KeyScope = 'admin' | 'write' | 'read';
+/** Scopes whose keys log in as roles that own nothing, one for each scope. */
+export const RESTRICTED_SCOPES = ['read', 'data'] as const;
+export type RestrictedScope = (typeof RESTRICTED_SCOPES)[number];
+
+/**
+ * What a key may do, each with what the next may: `admin` manage keys, `write` run SQL as the organization's own role, `data` change rows,
+ * `read` read them.
+ */
+export type KeyScope = 'admin' | 'write' | RestrictedScope;
 
 /** The part of a key that its organization chooses. */
 export interface KeyDetails {

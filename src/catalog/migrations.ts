@@ -362,6 +362,21 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index organizations_disk_state on postern.organizations (disk_state) where disk_state <> 'within';
     `,
   },
+  {
+    name: '020 data keys',
+    sql: `
+      alter table postern.api_keys
+        drop constraint api_keys_scope_check,
+        add constraint api_keys_scope_check check (scope in ('admin', 'write', 'data', 'read'));
+      -- Which role has run it: the organization's own, or that of the keys with a scope.
+      alter table postern.query_statistics add column role text;
+      update postern.query_statistics set role = case when is_reader then 'read' else 'own' end;
+      alter table postern.query_statistics
+        drop constraint query_statistics_pkey,
+        drop column is_reader,
+        add primary key (organization_id, role, query_id);
+    `,
+  },
 ];
 
 /** A step may rewrite every entry of a long audit log. Other processes wait for it. */

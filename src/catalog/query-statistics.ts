@@ -3,7 +3,14 @@ import type { Observe } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import type { ControlPool, Sql } from './control-pool.ts';
 import type { Organization } from './organization.ts';
-import { type CountersMemory, OTHERS_ID, RoleStatements, type StatementCounts, TEXTS_MAX } from './statement-counters.ts';
+import {
+  type CountersMemory,
+  OTHERS_ID,
+  RoleStatements,
+  type StatementCounts,
+  type StatementRole,
+  TEXTS_MAX,
+} from './statement-counters.ts';
 import { addUp, percentile } from './usage.ts';
 
 export const QUERIES_MAX = 100;
@@ -51,11 +58,11 @@ export class QueryStatistics {
    * @param organization as its role sees it
    * @param asWritten a statement that reached the server, as the organization wrote it
    */
-  of(organization: Organization, isReader: boolean, asWritten: (sql: string) => string): RoleStatements {
+  of(organization: Organization, role: StatementRole, asWritten: (sql: string) => string): RoleStatements {
     let statements = this.#byOrganization.get(organization);
     if (statements === undefined) {
-      const role = { organizationId: organization.id, isReader };
-      statements = new RoleStatements(role, asWritten, this.#memory, (active) => this.#active.add(active));
+      const of = { organizationId: organization.id, role };
+      statements = new RoleStatements(of, asWritten, this.#memory, (active) => this.#active.add(active));
       this.#byOrganization.set(organization, statements);
     }
     return statements;
@@ -132,11 +139,11 @@ interface Taken {
 function eachRoleOnce(part: readonly Taken[]): readonly (readonly RoleCounts[])[] {
   const writes: Map<string, RoleCounts>[] = [];
   for (const { statements, counts } of part) {
-    const { organizationId, isReader } = statements;
-    const role = `${organizationId} ${isReader}`;
-    const write = writes.find((roles) => !roles.has(role)) ?? new Map<string, RoleCounts>();
+    const { organizationId, role } = statements;
+    const key = `${organizationId} ${role}`;
+    const write = writes.find((roles) => !roles.has(key)) ?? new Map<string, RoleCounts>();
     if (write.size === 0) writes.push(write);
-    write.set(role, { organizationId, isReader, counts });
+    write.set(key, { organizationId, role, counts });
   }
   return writes.map((roles) => [...roles.values()]);
 }
@@ -246,16 +253,14 @@ const KEPT_MS = 30 * 86_400_000;
 /** What one role of an organization has run. */
 interface RoleCounts {
   readonly organizationId: string;
-  readonly isReader: boolean;
+  readonly role: StatementRole;
   readonly counts: readonly StatementCounts[];
 }
 
 /** Whose statements are wanted. */
 interface StatementsOf {
   readonly organizationId: string;
-  /** Whether those of read keys are. */
-  readonly ofReaders: boolean;
-  readonly ofOthers: boolean;
+  readonly roles: readonly StatementRole[];
 }
 
 /** As it is stored. */
@@ -280,18 +285,18 @@ interface StoredStatistic {
  * @param timeOf of the clock by which it was counted
  */
 async function addStatistics(sql: Sql, roles: readonly RoleCounts[], timeOf: (at: number) => Date): Promise<void> {
-  const rows = roles.flatMap(({ organizationId, isReader, counts }) =>
-    counts.map(({ firstAt, lastAt, ...of }) => ({ organizationId, isReader, ...of, firstSeen: timeOf(firstAt), lastSeen: timeOf(lastAt) })),
+  const rows = roles.flatMap(({ organizationId, role, counts }) =>
+    counts.map(({ firstAt, lastAt, ...of }) => ({ organizationId, role, ...of, firstSeen: timeOf(firstAt), lastSeen: timeOf(lastAt) })),
   );
   const written = await sql<{ id: string; isNew: boolean }[]>`
     insert into postern.query_statistics as stored
-      (organization_id, is_reader, query_id, sql, calls, errors, rows, bytes, total_ms, max_ms, first_seen, last_seen, latency)
-    select o.id, c."isReader", c."queryId", c.sql, c.calls, c.errors, c.rows, c.bytes, c."totalMs", c."maxMs", c."firstSeen", c."lastSeen", c.latency
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as c ("organizationId" text, "isReader" boolean, "queryId" bigint, sql text,
+      (organization_id, role, query_id, sql, calls, errors, rows, bytes, total_ms, max_ms, first_seen, last_seen, latency)
+    select o.id, c.role, c."queryId", c.sql, c.calls, c.errors, c.rows, c.bytes, c."totalMs", c."maxMs", c."firstSeen", c."lastSeen", c.latency
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as c ("organizationId" text, role text, "queryId" bigint, sql text,
       calls bigint, errors bigint, rows bigint, bytes bigint, "totalMs" float8, "maxMs" float8, "firstSeen" timestamptz, "lastSeen" timestamptz,
       latency bigint[])
     join postern.organizations o on o.id = c."organizationId" and o.status <> 'dropped'
-    on conflict (organization_id, is_reader, query_id) do update set
+    on conflict (organization_id, role, query_id) do update set
       calls = stored.calls + excluded.calls,
       errors = stored.errors + excluded.errors,
       rows = stored.rows + excluded.rows,
@@ -311,26 +316,26 @@ async function addStatistics(sql: Sql, roles: readonly RoleCounts[], timeOf: (at
 async function limitTexts(sql: Sql, organizationIds: readonly string[]): Promise<void> {
   await sql`
     with ranked as (
-      select organization_id, is_reader, query_id,
-        row_number() over (partition by organization_id, is_reader order by total_ms desc, query_id) as place
+      select organization_id, role, query_id,
+        row_number() over (partition by organization_id, role order by total_ms desc, query_id) as place
       from postern.query_statistics
       where organization_id in (select jsonb_array_elements_text(${JSON.stringify(organizationIds)}::text::jsonb)) and query_id <> ${OTHERS_ID}
     ),
     gone as (
       delete from postern.query_statistics s using ranked r
-      where r.place > ${TEXTS_MAX} and (s.organization_id, s.is_reader, s.query_id) = (r.organization_id, r.is_reader, r.query_id)
+      where r.place > ${TEXTS_MAX} and (s.organization_id, s.role, s.query_id) = (r.organization_id, r.role, r.query_id)
       returning s.*
     )
     insert into postern.query_statistics as stored
-      (organization_id, is_reader, query_id, sql, calls, errors, rows, bytes, total_ms, max_ms, first_seen, last_seen, latency)
-    select g.organization_id, g.is_reader, ${OTHERS_ID}, '', sum(calls), sum(errors), sum(rows), sum(bytes), sum(total_ms), max(max_ms),
+      (organization_id, role, query_id, sql, calls, errors, rows, bytes, total_ms, max_ms, first_seen, last_seen, latency)
+    select g.organization_id, g.role, ${OTHERS_ID}, '', sum(calls), sum(errors), sum(rows), sum(bytes), sum(total_ms), max(max_ms),
       min(first_seen), max(last_seen),
       array(
         select sum(counts.value)::bigint from gone of_, unnest(of_.latency) with ordinality as counts (value, place)
-        where (of_.organization_id, of_.is_reader) = (g.organization_id, g.is_reader) group by counts.place order by counts.place)
+        where (of_.organization_id, of_.role) = (g.organization_id, g.role) group by counts.place order by counts.place)
     from gone g
-    group by g.organization_id, g.is_reader
-    on conflict (organization_id, is_reader, query_id) do update set
+    group by g.organization_id, g.role
+    on conflict (organization_id, role, query_id) do update set
       calls = stored.calls + excluded.calls,
       errors = stored.errors + excluded.errors,
       rows = stored.rows + excluded.rows,
@@ -346,7 +351,7 @@ async function limitTexts(sql: Sql, organizationIds: readonly string[]): Promise
 /** The largest statements, the largest first, and what all others have in common, which has an empty text. */
 async function readStatistics(
   sql: Sql,
-  { organizationId, ofReaders, ofOthers }: StatementsOf,
+  { organizationId, roles }: StatementsOf,
   order: QueryOrder,
   limit: number,
 ): Promise<readonly StoredStatistic[]> {
@@ -356,7 +361,7 @@ async function readStatistics(
         sum(rows)::float8 as rows, sum(bytes)::float8 as bytes, sum(total_ms) as "totalMs", max(max_ms) as "maxMs",
         min(first_seen) as "firstSeenAt", max(last_seen) as "lastSeenAt", json_agg(latency) as latencies
       from postern.query_statistics
-      where organization_id = ${organizationId} and case when is_reader then ${ofReaders}::boolean else ${ofOthers}::boolean end
+      where organization_id = ${organizationId} and role in (select jsonb_array_elements_text(${JSON.stringify(roles)}::text::jsonb))
       group by query_id
     )
     (select * from own where "queryId" <> ${OTHERS_ID}
@@ -369,10 +374,10 @@ async function readStatistics(
 }
 
 /** When the oldest of an organization's figures began; null if there are none. */
-async function statisticsBegan(sql: Sql, { organizationId, ofReaders, ofOthers }: StatementsOf): Promise<Date | null> {
+async function statisticsBegan(sql: Sql, { organizationId, roles }: StatementsOf): Promise<Date | null> {
   const [row] = await sql<{ since: Date | null }[]>`
     select min(first_seen) as since from postern.query_statistics
-    where organization_id = ${organizationId} and case when is_reader then ${ofReaders}::boolean else ${ofOthers}::boolean end`;
+    where organization_id = ${organizationId} and role in (select jsonb_array_elements_text(${JSON.stringify(roles)}::text::jsonb))`;
   return row?.since ?? null;
 }
 

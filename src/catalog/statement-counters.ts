@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { normalizedStatements } from '../syntax/normalized-text.ts';
 import { Code, digitsEnd, IDENTIFIER_PART } from '../syntax/scanner.ts';
+import type { RestrictedScope } from './key-rows.ts';
 import { BUCKETS, bucketOf } from './usage.ts';
 
 /** Longer texts are cut. */
@@ -131,10 +132,13 @@ const REMEMBERED = {
   weightOf: (_: number, counted: Counted) => counted.reduce((sum, counter) => sum + (counter?.sql.length ?? 0), 0),
 };
 
+/** Whose statements: of the organization's own role, or of that for keys with a scope. */
+export type StatementRole = 'own' | RestrictedScope;
+
 /** The statements that one role of an organization runs in this process, since they were written to the control database last. */
 export class RoleStatements {
   readonly organizationId: string;
-  readonly isReader: boolean;
+  readonly role: StatementRole;
   readonly #asWritten: (sql: string) => string;
   readonly #memory: CountersMemory;
   readonly #started: (statements: RoleStatements) => void;
@@ -151,13 +155,13 @@ export class RoleStatements {
    * @param started called when something is counted after nothing was
    */
   constructor(
-    { organizationId, isReader }: { readonly organizationId: string; readonly isReader: boolean },
+    { organizationId, role }: { readonly organizationId: string; readonly role: StatementRole },
     asWritten: (sql: string) => string,
     memory: CountersMemory,
     started: (statements: RoleStatements) => void,
   ) {
     this.organizationId = organizationId;
-    this.isReader = isReader;
+    this.role = role;
     this.#asWritten = asWritten;
     this.#memory = memory;
     this.#started = started;

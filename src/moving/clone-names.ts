@@ -1,5 +1,5 @@
 import type { Placement } from '../catalog/organization.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { RESTRICTED_SUFFIX } from '../placement/restricted-roles.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import { applyEdits, applyEditsToBytes, type Edits } from '../syntax/edits.ts';
 import { introducesSchemas, keywordAt, type LiteralMeaning, NestedEdits, type Scope, SqlReader } from '../syntax/names.ts';
@@ -59,7 +59,7 @@ class CloneNames extends SqlReader {
     super(text, text.length, {});
     this.#edits = new NestedEdits(text, false);
     this.#id = from.role;
-    this.#word = new RegExp(String.raw`(?<![\w\u0080-\uffff])${from.role}(?=(?:${readerOf('')})?(?![\w\u0080-\uffff]))`, 'gi');
+    this.#word = new RegExp(String.raw`(?<![\w\u0080-\uffff])${from.role}(?=(?:${RESTRICTED_SUFFIX})?(?![\w\u0080-\uffff]))`, 'gi');
     this.#to = to.role;
   }
 

@@ -14,8 +14,7 @@ import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { type Cluster, sessionOptions } from '../placement/cluster.ts';
 import { defaultPrivilegesOf, MAKE_PUBLIC } from '../placement/database.ts';
-import { roleExists } from '../placement/platform-role.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { restrictedRole, restrictedScopesOf } from '../placement/restricted-roles.ts';
 import { applySettings, readSettings } from '../placement/roles.ts';
 import { clientSearchPath, type SchemaTarget } from '../rewriting/names.ts';
 import { clientText, SchemaRewriter } from '../rewriting/rewriter.ts';
@@ -382,9 +381,8 @@ export async function completeDefinitions(source: OpenPlacement, target: OpenPla
       await copy.client.query(`ALTER SCHEMA ${pg.escapeIdentifier(from.schema)} RENAME TO public; ${MAKE_PUBLIC}`);
       await renameInRoutines(copy.client, from);
     }
-    const reader = readerOf(to.role);
-    const hasReaders = await platform.run((session) => roleExists(session, reader));
-    if (hasReaders) await copy.client.query(`GRANT USAGE ON SCHEMA public TO ${pg.escapeIdentifier(reader)}`);
+    for (const scope of await platform.run((session) => restrictedScopesOf(session, to.role)))
+      await copy.client.query(`GRANT USAGE ON SCHEMA public TO ${pg.escapeIdentifier(restrictedRole(to.role, scope))}`);
   }
   const named = (text: string) => (isClone(from, to) ? forClone(text, from, to) : text);
   for (const statement of await defaultPrivilegesOf(own.client, from.role)) await copy.client.query(named(statement));

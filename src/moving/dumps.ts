@@ -5,11 +5,12 @@ import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import type pg from 'pg';
 import type { BackendConnection } from '../backend/connection.ts';
+import { RESTRICTED_SCOPES } from '../catalog/key-rows.ts';
 import type { Organization, Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { hasCitus } from '../placement/citus.ts';
 import type { Cluster } from '../placement/cluster.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { restrictedRole } from '../placement/restricted-roles.ts';
 import { textOf } from '../protocol/backend.ts';
 import { clientText } from '../rewriting/rewriter.ts';
 import type { Clusters } from '../router/clusters.ts';
@@ -93,8 +94,10 @@ export class Dumps {
         return named(await statementsOf(stdout, from?.schema ?? placement.schema));
       };
       const [before, after] = [await definitions('pre-data'), await definitions('post-data')];
-      const reader = readerOf(placement.role);
-      if ([...before, ...after].some((statement) => statement.includes(reader))) await provisioner.admitReaders(placement);
+      for (const scope of RESTRICTED_SCOPES) {
+        const role = restrictedRole(placement.role, scope);
+        if ([...before, ...after].some((statement) => statement.includes(role))) await provisioner.admit(placement, scope);
+      }
       const { backend } = session;
       const runner = { query: (sql: string) => runQuery(backend, sql) };
       await runQuery(backend, 'BEGIN');

@@ -7,9 +7,8 @@ import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
 import { withSession } from '../placement/admin-connection.ts';
 import { hasCitus } from '../placement/citus.ts';
-import { roleExists } from '../placement/platform-role.ts';
-import { readerOf } from '../placement/reader-role.ts';
 import { removeReplication } from '../placement/replication-objects.ts';
+import { restrictedScopesOf, rolesOf } from '../placement/restricted-roles.ts';
 import { StillRunningError } from '../placement/roles.ts';
 import { textOf } from '../protocol/backend.ts';
 import type { Clusters } from '../router/clusters.ts';
@@ -88,8 +87,8 @@ export class Mover {
     try {
       // What an earlier move has left there is removed: the organization is not there.
       await this.#clusters.removeCopy(to, from);
-      const hasReaders = await source.platform.run((session) => roleExists(session, readerOf(from.role)));
-      await target.provisioner.provision(to, hasReaders);
+      const restricted = await source.platform.run((session) => restrictedScopesOf(session, from.role));
+      await target.provisioner.provision(to, restricted);
       if (from.kind === 'schema') await checkLargeObjects(source.platform, from);
       const sides = [
         { server: source, placement: from },
@@ -234,7 +233,7 @@ async function checkNothingPrepared({ server, placement: { role } }: ServedPlace
 async function checkAlone({ server, placement: { role } }: OpenPlacement, sides: readonly OpenPlacement[]): Promise<void> {
   const known = sides.flatMap(({ session }) => session.processIds);
   const { rows } = await server.platform.run((session) =>
-    session.query('SELECT FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1) AND pid <> ALL ($2)', [[role, readerOf(role)], known]),
+    session.query('SELECT FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1) AND pid <> ALL ($2)', [rolesOf(role), known]),
   );
   if (rows.length > 0) throw new ServiceError('organization_busy', 'a session was opened while the data was copied');
 }

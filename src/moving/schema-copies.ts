@@ -2,8 +2,7 @@ import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { hasCitus } from '../placement/citus.ts';
 import { asServiceError } from '../placement/cluster.ts';
-import { roleExists } from '../placement/platform-role.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { restrictedScopesOf } from '../placement/restricted-roles.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
 import { clientText } from '../rewriting/rewriter.ts';
 import type { CopyData, SchemaCopying } from '../router/moves.ts';
@@ -52,8 +51,8 @@ export async function checkSchemaCopies({ platform }: ServedCluster): Promise<vo
 async function copySchema(server: ServedCluster, source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
   const deadline = AbortSignal.timeout(timeoutMs);
   const options = { name: CLONER_NAME, timeoutMs, definitionsMaxBytes: DEFINITIONS_MAX_BYTES, signal: deadline };
-  const hasReaders = await server.platform.run((session) => roleExists(session, readerOf(source.role)));
-  await server.provisioning((provisioner) => provisioner.provision(copy, hasReaders));
+  const restricted = await server.platform.run((session) => restrictedScopesOf(session, source.role));
+  await server.provisioning((provisioner) => provisioner.provision(copy, restricted));
   await checkLargeObjects(server.platform, source);
   try {
     await withSessions(server, [source, copy], options, (own, other) => copyOrganization(own, other, options));

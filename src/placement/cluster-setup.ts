@@ -6,7 +6,7 @@ import type { Observe } from '../observation.ts';
 import { textOf } from '../protocol/backend.ts';
 import { type AdminLogin, addressOf, parseUrl, type RoleLogin, waitForServer, withSession } from './admin-connection.ts';
 import { type Cluster, ClusterError } from './cluster.ts';
-import { takeTemporaryFromReaders } from './database.ts';
+import { takeTemporaryFromRestricted } from './database.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './database-template.ts';
 import { ensureStatisticsReader } from './hardening.ts';
 import { allowedSettings, ensureOwnersRole, ensurePlatformRole, mayAdmitOwners, platformLogin, ROLE_SETTINGS } from './platform-role.ts';
@@ -142,7 +142,7 @@ async function ensureDatabases(
     await ensureOwnersRole(session, owner, facts.version);
   }
   const made = { ...facts, owner, hasOwnersRole: await mayAdmitOwners(session, owner), allowXpath, secret, observe };
-  await takeTemporaryFromReaders(session, owner);
+  await takeTemporaryFromRestricted(session, owner);
   const hardened = await ensureTemplate(session, admin, made);
   return (await ensureSharedDatabase(session, admin, made)) && hardened;
 }

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/own-request.ts';
+import type { RestrictedScope } from '../catalog/key-rows.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { codeOf } from '../protocol/backend.ts';
@@ -11,7 +12,17 @@ import { FIND_HARDENED_DATABASE, hardenOpenDatabase, TEMPLATE } from './database
 import { mayNotWrite } from './disk-quota.ts';
 import { isLimited, roleExists } from './platform-role.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from './provisioner.ts';
-import { admit, asReader, isReaderRole, ownPlacement, readerOf } from './reader-role.ts';
+import {
+  admit,
+  asRestricted,
+  isRestrictedRole,
+  ownPlacement,
+  RESTRICTED_SUFFIX,
+  restrictedRole,
+  restrictedRoles,
+  restrictedScopesOf,
+  rolesOf,
+} from './restricted-roles.ts';
 import { applySettings, describeProcesses, Roles, type RunningProcess, readSettings, StillRunningError } from './roles.ts';
 import { isUsable, TenantLogins } from './tenant-login.ts';
 
@@ -56,15 +67,16 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     return { kind: 'database', cluster: name, database: organizationId, schema: 'public', role: organizationId };
   }
 
-  async provision(placement: Placement, withReaders = false): Promise<void> {
+  async provision(placement: Placement, restricted: readonly RestrictedScope[] = []): Promise<void> {
     await this.#platform.alone(placement.role, async (session) => {
       await session.query((await this.#roles.statementsFor(session, placement.role)).join('; '));
       await ensureDatabase(session, placement);
       await grant(session, placement);
-      if (!withReaders) return;
-      const reader = asReader(placement);
-      await session.query((await this.#roles.statementsFor(session, reader.role)).join('; '));
-      await grant(session, reader);
+      for (const scope of restricted) {
+        const other = asRestricted(placement, scope);
+        await session.query((await this.#roles.statementsFor(session, other.role)).join('; '));
+        await grant(session, other);
+      }
     });
     const backend = await this.open(placement);
     backend.end();
@@ -75,7 +87,7 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     await this.#platform.alone(role, async (session) => {
       const found = await findDatabase(session, database);
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
-      const roles = [readerOf(role), role];
+      const roles = rolesOf(role);
       const running: RunningProcess[] = [];
       for (const one of roles) if (await roleExists(session, one)) running.push(...(await this.#roles.sessions.endSessions(session, one)));
       if (running.length > 0) throw new StillRunningError(describeProcesses(running));
@@ -108,7 +120,8 @@ export class DatabaseProvisioner implements PlacementProvisioner {
 
   async copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
     await this.#platform.alone(copy.role, async (session) => {
-      const roles = [copy.role, ...((await roleExists(session, readerOf(source.role))) ? [readerOf(copy.role)] : [])];
+      const scopes = await restrictedScopesOf(session, source.role);
+      const roles = [copy.role, ...scopes.map((scope) => restrictedRole(copy.role, scope))];
       for (const role of roles) await session.query((await this.#roles.statementsFor(session, role)).join('; '));
       await copyDatabase(session, source.database, copy.database, timeoutMs);
       for (const role of roles) await grant(session, { ...copy, role });
@@ -119,9 +132,9 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     const { cluster } = this.#platform;
     const { host, port, hosts, ssl, platform, serverVersion } = cluster;
     const settings = await this.#platform.alone(copy.role, async (control) => {
-      const hasReaders = await roleExists(control, readerOf(copy.role));
+      const restricted = await restrictedScopesOf(control, copy.role);
       await withSession({ host, port, hosts, ssl, ...platform, database: copy.database }, (session) =>
-        reassignDatabase(session, { from: source.role, to: copy.role, hasReaders, serverVersion }),
+        reassignDatabase(session, { from: source.role, to: copy.role, restricted, serverVersion }),
       );
       return readSettings(control, source, Object.keys(cluster.roleSettings));
     });
@@ -133,19 +146,19 @@ export class DatabaseProvisioner implements PlacementProvisioner {
     }
   }
 
-  async admitReaders(placement: Placement): Promise<void> {
-    const reader = asReader(placement);
-    await this.#repairRole(reader);
-    await this.#repairRights(reader);
-    await admit(this.#platform, reader.role, () => this.open(placement));
-    const backend = await this.open(reader);
+  async admit(placement: Placement, scope: RestrictedScope): Promise<void> {
+    const restricted = asRestricted(placement, scope);
+    await this.#repairRole(restricted);
+    await this.#repairRights(restricted);
+    await admit(this.#platform, placement, scope, () => this.open(placement));
+    const backend = await this.open(restricted);
     backend.end();
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
-    // Nothing is restored for readers: what they may read is what their organization has left them.
+    // Nothing is restored for restricted roles: what they may do is what their organization has left them.
     const furnish = async (backend: BackendConnection) => {
-      if (!isReaderRole(placement.role)) await this.#ensurePublic(backend, placement);
+      if (!isRestrictedRole(placement.role)) await this.#ensurePublic(backend, placement);
     };
     return this.#logins.open(placement, furnish, signal);
   }
@@ -171,9 +184,9 @@ export class DatabaseProvisioner implements PlacementProvisioner {
   #protect(placement: Placement): Promise<void> {
     const { cluster } = this.#platform;
     const { database } = placement;
-    const own = ownPlacement(placement) ?? placement;
+    const own = ownPlacement(placement);
     return this.#platform.alone(database, async (session) => {
-      for (const one of [own, asReader(own)]) if (await roleExists(session, one.role)) await grant(session, one);
+      for (const role of rolesOf(own.role)) if (await roleExists(session, role)) await grant(session, { ...own, role });
       if (cluster.superuser !== undefined)
         await withSession({ ...cluster.superuser, database }, (there) => hardenOpenDatabase(there, cluster.allowXpath));
     });
@@ -191,11 +204,11 @@ export class DatabaseProvisioner implements PlacementProvisioner {
 
 /** A SELECT that returns a row if nobody may do more in the session's database than {@link grant} lets him, and it is hardened. */
 function findProtected(placement: Placement, { superuser, isHardened }: Cluster): string {
-  const reader = asReader(ownPlacement(placement) ?? placement).role;
+  const restricted = restrictedRoles(ownPlacement(placement).role).map((role) => `pg_catalog.to_regrole(${pg.escapeLiteral(role)})`);
   const rights = `NOT EXISTS (SELECT FROM pg_catalog.pg_database d,
       pg_catalog.aclexplode(coalesce(d.datacl, pg_catalog.acldefault('d', d.datdba))) AS a
     WHERE d.datname = pg_catalog.current_database()
-      AND (a.grantee = 0 OR a.grantee = pg_catalog.to_regrole(${pg.escapeLiteral(reader)}) AND a.privilege_type = 'TEMPORARY'))`;
+      AND (a.grantee = 0 OR a.grantee IN (${restricted.join()}) AND a.privilege_type = 'TEMPORARY'))`;
   // Where nobody can harden anything, the service has said so when it started.
   if (superuser === undefined && !isHardened) return `SELECT WHERE ${rights}`;
   return `${FIND_HARDENED_DATABASE} AND ${rights}`;
@@ -240,28 +253,28 @@ async function untilNoneStarts(session: pg.PoolClient, database: string): Promis
 }
 
 /**
- * The template's own ACL is not copied. Readers may create nothing temporary: pg_temp is searched first, also in the organization's
- * SECURITY DEFINER functions, which would run what a reader has put there.
+ * The template's own ACL is not copied. Restricted roles may create nothing temporary: pg_temp is searched first, also in the organization's
+ * SECURITY DEFINER functions, which would run what they have put there.
  */
 export async function grant(session: pg.ClientBase, placement: Placement): Promise<void> {
   const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
-  const rights = isReaderRole(placement.role)
+  const rights = isRestrictedRole(placement.role)
     ? `REVOKE TEMPORARY ON DATABASE ${database} FROM ${role}; GRANT CONNECT ON DATABASE ${database} TO ${role}`
     : `GRANT CONNECT, CREATE${(await isLimited(session, placement.role)) ? '' : ', TEMPORARY'} ON DATABASE ${database} TO ${role}`;
   await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; ${rights}`);
 }
 
-/** Takes from readers' roles what an earlier version has granted them. @param admin a session in any database */
-export async function takeTemporaryFromReaders(admin: pg.Client, owner: string): Promise<void> {
-  const { rows } = await admin.query<{ database: string; reader: string }>(
-    `SELECT d.datname AS database, r.rolname AS reader
+/** Takes from restricted roles what an earlier version has granted them. @param admin a session in any database */
+export async function takeTemporaryFromRestricted(admin: pg.Client, owner: string): Promise<void> {
+  const { rows } = await admin.query<{ database: string; role: string }>(
+    `SELECT d.datname AS database, r.rolname AS role
      FROM pg_catalog.pg_database d, pg_catalog.aclexplode(d.datacl) AS a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
-     WHERE a.privilege_type = 'TEMPORARY' AND r.rolname = d.datname || $2
+     WHERE a.privilege_type = 'TEMPORARY' AND r.rolname ~ ('^' || d.datname || $2)
        AND d.datconnlimit <> -2 AND pg_catalog.pg_get_userbyid(d.datdba) = $1`,
-    [owner, readerOf('')],
+    [owner, `${RESTRICTED_SUFFIX}$`],
   );
-  for (const { database, reader } of rows)
-    await admin.query(`REVOKE TEMPORARY ON DATABASE ${pg.escapeIdentifier(database)} FROM ${pg.escapeIdentifier(reader)}`);
+  for (const { database, role } of rows)
+    await admin.query(`REVOKE TEMPORARY ON DATABASE ${pg.escapeIdentifier(database)} FROM ${pg.escapeIdentifier(role)}`);
 }
 
 /** A database whose DROP was interrupted exists but is invalid, and can only be dropped again. */
@@ -294,12 +307,12 @@ async function copyDatabase(session: pg.PoolClient, source: string, copy: string
   await session.query('RESET statement_timeout');
 }
 
-/** The roles that own or read a database, before and after it is given to another organization. */
+/** The roles that own or use a database, before and after it is given to another organization. */
 interface DatabaseReassignment {
   readonly from: string;
   readonly to: string;
-  /** Whether there are readers' roles of both. */
-  readonly hasReaders: boolean;
+  /** For which both have roles. */
+  readonly restricted: readonly RestrictedScope[];
   readonly serverVersion: number;
 }
 
@@ -336,12 +349,12 @@ const GRANTED = `
   ) AS granted
   WHERE granted.grantee = pg_catalog.to_regrole($1) AND granted.owner = pg_catalog.to_regrole($2) AND granted.grantor = granted.owner`;
 
-/** Policies that name one of two roles, with the roles that they are for; null: PUBLIC. */
+/** Policies that name one of some roles, with the roles that they are for; null: PUBLIC. */
 const POLICIES = `
   SELECT pg_catalog.format('%I ON %I.%I', p.polname, n.nspname, c.relname) AS policy,
     ARRAY(SELECT CASE WHEN r <> 0 THEN pg_catalog.pg_get_userbyid(r)::pg_catalog.text END FROM pg_catalog.unnest(p.polroles) AS r) AS roles
   FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_class c ON c.oid = p.polrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  WHERE p.polroles && ARRAY[pg_catalog.to_regrole($1)::pg_catalog.oid, pg_catalog.to_regrole($2)::pg_catalog.oid]`;
+  WHERE p.polroles && ARRAY(SELECT pg_catalog.to_regrole(role)::pg_catalog.oid FROM pg_catalog.unnest($1::pg_catalog.text[]) AS role)`;
 
 const OWNER_COLUMNS = {
   pg_class: 'relowner',
@@ -371,15 +384,15 @@ const OWNED = Object.entries(OWNER_COLUMNS)
   .join(' UNION ALL ');
 
 /**
- * Gives everything in a database to another organization: ownership, its readers' privileges, default privileges and policies. It
+ * Gives everything in a database to another organization: ownership, the privileges of its restricted roles, default privileges and policies. It
  * changes catalogs only, so no function, trigger or index expression of the organization is executed.
  * @param session of the platform role, in the database, with an empty search path
  * @throws ForeignObjectError if anything still belongs to the former owner
  */
-async function reassignDatabase(session: pg.Client, { from, to, hasReaders, serverVersion }: DatabaseReassignment): Promise<void> {
+async function reassignDatabase(session: pg.Client, { from, to, restricted, serverVersion }: DatabaseReassignment): Promise<void> {
   const member = serverVersion >= 160_000 ? ' WITH INHERIT TRUE, SET TRUE' : '';
   const [old, own] = [pg.escapeIdentifier(from), pg.escapeIdentifier(to)];
-  const renamed = new Map([[from, to], ...(hasReaders ? [[readerOf(from), readerOf(to)] as const] : [])]);
+  const renamed = new Map([[from, to], ...restricted.map((scope) => [restrictedRole(from, scope), restrictedRole(to, scope)] as const)]);
   const newName = (role: string | null) => roleName(role === null ? null : (renamed.get(role) ?? role));
   await session.query(`BEGIN; GRANT ${old}, ${own} TO CURRENT_USER${member}`);
   // The new owner of an object has to be able to create it in its schema.
@@ -389,11 +402,15 @@ async function reassignDatabase(session: pg.Client, { from, to, hasReaders, serv
   );
   for (const { name } of schemas) await session.query(`ALTER SCHEMA ${pg.escapeIdentifier(name)} OWNER TO ${own}`);
   await session.query(`REASSIGN OWNED BY ${old} TO ${own}`);
-  if (hasReaders) await changeReader(session, readerOf(from), readerOf(to), to);
+  for (const [one, other] of renamed) {
+    if (one === from) continue;
+    await changeGrantee(session, one, other, to);
+    await removeDefaults(session, one, member);
+  }
   const { rows: defaults } = await session.query<DefaultPrivilege>(DEFAULT_PRIVILEGES, [from]);
   for (const privilege of defaults) await session.query(defaultPrivilege(to, privilege, newName(privilege.grantee)));
   for (const privilege of defaults) await session.query(defaultPrivilege(from, undone(privilege), roleName(privilege.grantee)));
-  const { rows: policies } = await session.query<{ policy: string; roles: readonly (string | null)[] }>(POLICIES, [from, readerOf(from)]);
+  const { rows: policies } = await session.query<{ policy: string; roles: readonly (string | null)[] }>(POLICIES, [[...renamed.keys()]]);
   for (const { policy, roles } of policies) await session.query(`ALTER POLICY ${policy} TO ${roles.map(newName).join(', ')}`);
   await session.query(`REVOKE ${old}, ${own} FROM CURRENT_USER`);
   const { rows: left } = await session.query<{ catalog: string }>(OWNED, [from]);
@@ -402,7 +419,17 @@ async function reassignDatabase(session: pg.Client, { from, to, hasReaders, serv
   await session.query('COMMIT');
 }
 
-async function changeReader(session: pg.Client, from: string, to: string, owner: string): Promise<void> {
+/** What a restricted role has set for what it would create. It can create nothing, but the role could not be dropped for it. */
+async function removeDefaults(session: pg.Client, role: string, member: string): Promise<void> {
+  const { rows } = await session.query<DefaultPrivilege>(DEFAULT_PRIVILEGES, [role]);
+  if (rows.length === 0) return;
+  const name = pg.escapeIdentifier(role);
+  await session.query(`GRANT ${name} TO CURRENT_USER${member}`);
+  for (const privilege of rows) await session.query(defaultPrivilege(role, undone(privilege), roleName(privilege.grantee)));
+  await session.query(`REVOKE ${name} FROM CURRENT_USER`);
+}
+
+async function changeGrantee(session: pg.Client, from: string, to: string, owner: string): Promise<void> {
   const { rows } = await session.query<{ what: string; grantable: boolean }>(GRANTED, [from, owner]);
   for (const { what, grantable } of rows) {
     await session.query(`GRANT ${what} TO ${pg.escapeIdentifier(to)}${grantable ? ' WITH GRANT OPTION' : ''}`);

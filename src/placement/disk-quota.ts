@@ -6,7 +6,7 @@ import { codeOf } from '../protocol/backend.ts';
 import { type AdminLogin, withSession } from './admin-connection.ts';
 import { type Cluster, controlConnection, type Platform } from './cluster.ts';
 import { isLimited, isOwner, leaveOwners, markLimited, ownersRights, unmarkLimited } from './platform-role.ts';
-import { readerOf } from './reader-role.ts';
+import { rolesOf } from './restricted-roles.ts';
 import { measureSchema } from './schema-statistics.ts';
 
 /** The message of what an organization over its quota is refused. Its SQLSTATE is 53100 (disk_full), as where the server's disk is full. */
@@ -202,7 +202,7 @@ async function mark(session: pg.Client, serverVersion: number, { kind, role, dat
   await session.query('BEGIN');
   if (!(await isFound(session, FIND_FURNITURE))) await session.query(FURNITURE);
   await session.query(LOCK);
-  const roles = [role, readerOf(role)];
+  const roles = rolesOf(role);
   await session.query(`INSERT INTO ${ROLES} SELECT pg_catalog.unnest($1::name[]) ON CONFLICT DO NOTHING`, [roles]);
   if (!(await isFound(session, FIND_EVENT_TRIGGER, [EVENT_TRIGGER])))
     await session.query(`CREATE EVENT TRIGGER ${EVENT_TRIGGER} ON ddl_command_start EXECUTE FUNCTION ${REFUSE_DDL}()`);
@@ -407,7 +407,7 @@ async function unmark(session: pg.Client, serverVersion: number, { kind, role, d
   // One that is a copy has what its source had.
   const { rows } = await session.query<{ role: string }>(`DELETE FROM ${ROLES} WHERE $1 OR role = ANY ($2) RETURNING role`, [
     kind === 'database',
-    [role, readerOf(role)],
+    rolesOf(role),
   ]);
   const marked = rows.map((row) => row.role);
   await session.query(RETURN_PRIVILEGES, [marked]);

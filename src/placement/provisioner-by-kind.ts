@@ -1,4 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
+import type { RestrictedScope } from '../catalog/key-rows.ts';
 import type { Placement } from '../catalog/organization.ts';
 import type { Platform } from './cluster.ts';
 import { DatabaseProvisioner } from './database.ts';
@@ -27,8 +28,8 @@ export class ProvisionerByKind implements Provisioner {
     return this.#provisioners[kind].placementFor(organizationId);
   }
 
-  provision(placement: Placement, withReaders?: boolean): Promise<void> {
-    return this.#provisioners[placement.kind].provision(placement, withReaders);
+  provision(placement: Placement, restricted?: readonly RestrictedScope[]): Promise<void> {
+    return this.#provisioners[placement.kind].provision(placement, restricted);
   }
 
   deprovision(placement: Placement): Promise<void> {
@@ -75,8 +76,8 @@ export class ProvisionerByKind implements Provisioner {
     return this.#databases.adopt(source, copy);
   }
 
-  admitReaders(placement: Placement): Promise<void> {
-    return this.#provisioners[placement.kind].admitReaders(placement);
+  admit(placement: Placement, scope: RestrictedScope): Promise<void> {
+    return this.#provisioners[placement.kind].admit(placement, scope);
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {

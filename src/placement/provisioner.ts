@@ -1,4 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
+import type { RestrictedScope } from '../catalog/key-rows.ts';
 import type { Placement } from '../catalog/organization.ts';
 import type { Observe } from '../observation.ts';
 import type { Platform, SessionLimits } from './cluster.ts';
@@ -12,7 +13,7 @@ export interface PlacementProvisioner {
    * Creates the database or schema and the role. May be repeated, and completes what a crash has interrupted.
    * @param withReaders the role of the readers too, which may not read anything yet
    */
-  provision(placement: Placement, withReaders?: boolean): Promise<void>;
+  provision(placement: Placement, restricted?: readonly RestrictedScope[]): Promise<void>;
   /**
    * Ends all sessions there and drops the database or schema with everything in it, and the role. May be repeated.
    * @throws StillRunningError
@@ -33,12 +34,12 @@ export interface PlacementProvisioner {
   /** Undoes {@link close}. May be repeated, also if the placement is not closed. */
   reopen(placement: Placement): Promise<void>;
   /**
-   * Creates the role of the organization's readers, and has the organization's own role let it read. May be repeated; what has been
+   * Creates the role of keys with this scope, and has the organization's own role grant it what it is for. May be repeated; what has been
    * granted before is not granted again.
    */
-  admitReaders(placement: Placement): Promise<void>;
+  admit(placement: Placement, scope: RestrictedScope): Promise<void>;
   /**
-   * Opens a session with the placement's role: the organization's own, or that of its readers. If the tenant has broken the login (its password, its privileges, its
+   * Opens a session with the placement's role: the organization's own, or a restricted one. If the tenant has broken the login (its password, its privileges, its
    * `public` schema), it is repaired.
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */

@@ -9,7 +9,7 @@ import type { Placement } from '../catalog/organization.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import type { Cluster } from './cluster.ts';
 import { isLimited, ownersRights, roleExists } from './platform-role.ts';
-import { isReaderRole, markAsNew, ownerOf, readerOf } from './reader-role.ts';
+import { isRestrictedRole, markAsNew, ownerOf, rolesOf } from './restricted-roles.ts';
 
 /** The platform role's operations on the roles of organizations. Roles are not specific to a database. */
 export class Roles {
@@ -35,11 +35,11 @@ export class Roles {
    * @returns false when there is no such role
    */
   async repair(session: pg.PoolClient, role: string): Promise<boolean> {
-    // Readers' roles are created when they are needed.
-    const owner = isReaderRole(role) ? ownerOf(role) : role;
+    // Restricted roles are created when they are needed.
+    const owner = ownerOf(role);
     if (!(await roleExists(session, owner)) || (await isTakenOver(session, owner)) || (await isTakenOver(session, role))) return false;
-    // A role that has been lost has lost its privileges too, and only a new read key grants them again.
-    const marks = isReaderRole(role) && !(await roleExists(session, role)) ? [markAsNew(role)] : [];
+    // A role that has been lost has lost its privileges too, and only a new key grants them again.
+    const marks = isRestrictedRole(role) && !(await roleExists(session, role)) ? [markAsNew(role)] : [];
     await session.query([...(await this.statementsFor(session, role)), ...marks].join('; '));
     return true;
   }
@@ -65,10 +65,10 @@ export class Roles {
     return { secret, running: await this.sessions.endSessions(session, role) };
   }
 
-  /** As {@link takeOver}, for the organization's own role and its readers'. @returns the processes that have not ended */
+  /** As {@link takeOver}, for all roles of the organization. @returns the processes that have not ended */
   async takeOverAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     const running: RunningProcess[] = [];
-    for (const one of [readerOf(role), role]) {
+    for (const one of rolesOf(role)) {
       if (await roleExists(session, one)) running.push(...(await this.takeOver(session, one)).running);
     }
     return running;
@@ -84,9 +84,9 @@ export class Roles {
     return [`ALTER ROLE ${pg.escapeIdentifier(role)} ${await this.#login(role)} VALID UNTIL 'infinity'`, ...rights];
   }
 
-  /** Owners may write large objects; it is taken from PUBLIC, because of readers. */
+  /** Owners may write large objects; it is taken from PUBLIC, because of restricted roles. */
   #rights(role: string): string[] {
-    const isOwner = this.#cluster.hasOwnersRole && !isReaderRole(role);
+    const isOwner = this.#cluster.hasOwnersRole && !isRestrictedRole(role);
     return [...this.#settings(role), ...(isOwner ? ownersRights(role, this.#cluster.serverVersion) : [])];
   }
 
@@ -165,16 +165,16 @@ class RoleSessions {
     return until(TERMINATION_TIMEOUT_MS, look);
   }
 
-  /** As {@link endWork}, for the organization's own role and its readers'. */
+  /** As {@link endWork}, for all roles of the organization. */
   async endWorkOfAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     const running: RunningProcess[] = [];
-    for (const one of [readerOf(role), role]) if (await roleExists(session, one)) running.push(...(await this.endWork(session, one)));
+    for (const one of rolesOf(role)) if (await roleExists(session, one)) running.push(...(await this.endWork(session, one)));
     return running;
   }
 
-  /** How many sessions the organization's own role and its readers' have. */
+  /** How many sessions the organization's roles have. */
   async count(session: pg.PoolClient, role: string): Promise<SessionCount> {
-    const roles = [role, readerOf(role)];
+    const roles = rolesOf(role);
     // Who has a session is visible to all.
     const { rows } = await session.query<{ all: number }>(
       'SELECT pg_catalog.count(*)::int AS all FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1)',
@@ -189,10 +189,10 @@ class RoleSessions {
     return { all, atWork };
   }
 
-  /** Terminates all sessions of the organization's own role and its readers'. @returns the processes that have not ended */
+  /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
   async terminateAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     const running: RunningProcess[] = [];
-    for (const one of [readerOf(role), role]) {
+    for (const one of rolesOf(role)) {
       if (!(await roleExists(session, one))) continue;
       await this.#asMember(session, one, () => session.query(TERMINATE, [one, false]));
       running.push(...(await until(TERMINATION_TIMEOUT_MS, () => processesOf(session, one, false))));

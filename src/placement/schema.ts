@@ -2,6 +2,7 @@ import pg from 'pg';
 import { rolePassword } from '../auth/derived-secrets.ts';
 import { BackendConnection } from '../backend/connection.ts';
 import { runCommand } from '../backend/own-request.ts';
+import type { RestrictedScope } from '../catalog/key-rows.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { type RoleLogin, withSession } from './admin-connection.ts';
 import { hasCitus, runOnWorkers } from './citus.ts';
@@ -11,7 +12,7 @@ import { grant } from './database.ts';
 import { forgetDropped, mayNotWrite } from './disk-quota.ts';
 import { findSharedDatabaseRights, isLimited, roleExists, sharedDatabaseRights } from './platform-role.ts';
 import type { PlacementProvisioner, ProvisionerOptions } from './provisioner.ts';
-import { admit, asReader, isReaderRole, mayUse, readerOf } from './reader-role.ts';
+import { admit, asRestricted, isRestrictedRole, mayUse, restrictedRole, restrictedScopesOf, rolesOf } from './restricted-roles.ts';
 import { describeProcesses, Roles, StillRunningError } from './roles.ts';
 import { findHardenedShared, hardenOpenShared } from './shared-database.ts';
 import { isUsable, movedAway, TenantLogins } from './tenant-login.ts';
@@ -51,17 +52,18 @@ export class SchemaProvisioner implements PlacementProvisioner {
     return { kind: 'schema', cluster: name, database: sharedDatabase, schema: organizationId, role: organizationId };
   }
 
-  async provision(placement: Placement, withReaders = false): Promise<void> {
+  async provision(placement: Placement, restricted: readonly RestrictedScope[] = []): Promise<void> {
     await this.#platform.aloneInShared(placement.role, async (shared) => {
       const isDistributed = await hasCitus(shared);
       const role = await this.#roles.statementsFor(shared, placement.role);
       const login = isDistributed ? this.#loginStatements(placement.role) : [];
-      const reader = asReader(placement);
-      const forReaders = withReaders
-        ? [...(await this.#roles.statementsFor(shared, reader.role)), ...schemaStatements(reader, isDistributed)]
-        : [];
+      const forRestricted: string[] = [];
+      for (const scope of restricted) {
+        const other = asRestricted(placement, scope);
+        forRestricted.push(...(await this.#roles.statementsFor(shared, other.role)), ...schemaStatements(other, isDistributed));
+      }
       const rights = schemaStatements(placement, isDistributed, await isLimited(shared, placement.role));
-      await run(shared, isDistributed, [...role, ...login, ...rights, ...forReaders]);
+      await run(shared, isDistributed, [...role, ...login, ...rights, ...forRestricted]);
     });
   }
 
@@ -74,7 +76,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
       const isDistributed = await hasCitus(shared);
       if (isDistributed) await checkWorker(shared, placement.schema);
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
-      for (const { role } of [asReader(placement), placement]) {
+      for (const role of rolesOf(placement.role)) {
         if (!(await roleExists(control, role))) continue;
         const { secret, running } = await this.#roles.takeOver(control, role, shared);
         if (running.length > 0) throw new StillRunningError(describeProcesses(running));
@@ -114,7 +116,8 @@ export class SchemaProvisioner implements PlacementProvisioner {
     const { role, schema } = placement;
     return this.#platform.aloneInShared(role, async (shared) => {
       const name = pg.escapeIdentifier(schema);
-      const roles = [role, ...((await roleExists(shared, readerOf(role))) ? [readerOf(role)] : [])].map(pg.escapeIdentifier).join(', ');
+      const restricted = (await restrictedScopesOf(shared, role)).map((scope) => restrictedRole(role, scope));
+      const roles = [role, ...restricted].map(pg.escapeIdentifier).join(', ');
       await shared.query(`BEGIN; REVOKE ALL ON SCHEMA ${name} FROM ${roles}; COMMENT ON SCHEMA ${name} IS ${CLOSED}; COMMIT`);
     });
   }
@@ -132,7 +135,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
 
   /** Removes what grants and default privileges in the shared database have of the organization's roles; the roles stay. */
   async #forget(shared: pg.PoolClient, control: pg.PoolClient, role: string, kept: Placement): Promise<void> {
-    for (const one of [readerOf(role), role]) {
+    for (const one of rolesOf(role)) {
       if (!(await roleExists(control, one))) continue;
       const name = pg.escapeIdentifier(one);
       // It revokes rights on the database that the organization has too; these are granted again before anybody notices.
@@ -142,12 +145,12 @@ export class SchemaProvisioner implements PlacementProvisioner {
     }
   }
 
-  async admitReaders(placement: Placement): Promise<void> {
-    const reader = asReader(placement);
-    await this.#repairRole(reader);
-    await admit(this.#platform, reader.role, () => this.open(placement));
-    if (!(await this.#repairSchema(reader))) throw movedAway();
-    const backend = await this.open(reader);
+  async admit(placement: Placement, scope: RestrictedScope): Promise<void> {
+    const restricted = asRestricted(placement, scope);
+    await this.#repairRole(restricted);
+    await admit(this.#platform, placement, scope, () => this.open(placement));
+    if (!(await this.#repairSchema(restricted))) throw movedAway();
+    const backend = await this.open(restricted);
     backend.end();
   }
 
@@ -155,9 +158,9 @@ export class SchemaProvisioner implements PlacementProvisioner {
     return this.#logins.open(placement, (backend) => this.#ensureSchema(backend, placement), signal);
   }
 
-  /** The schema is the platform's, so an organization can neither drop it nor take it from its readers. */
+  /** The schema is the platform's, so an organization can neither drop it nor take it from its restricted roles. */
   async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
-    if (await (isReaderRole(placement.role) ? mayUse : isUsable)(backend, placement.schema)) return;
+    if (await (isRestrictedRole(placement.role) ? mayUse : isUsable)(backend, placement.schema)) return;
     // One that may not write may use the schema, and not create in it.
     const isFound = async (select: string) => (await runCommand(backend, select)) === 'SELECT 1';
     if ((await mayUse(backend, placement.schema)) && (await mayNotWrite(isFound))) return;
@@ -206,7 +209,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
   /** With Citus: the login at other nodes, and triggers, which Citus refuses unless their author answers for them. */
   #loginStatements(role: string): string[] {
     const triggers = `ALTER ROLE ${pg.escapeIdentifier(role)} SET citus.enable_unsafe_triggers = on`;
-    return [letLogin(loginOf(role, this.#platform.cluster.secret)), ...(isReaderRole(role) ? [] : [triggers])];
+    return [letLogin(loginOf(role, this.#platform.cluster.secret)), ...(isRestrictedRole(role) ? [] : [triggers])];
   }
 
   async #empty(shared: pg.PoolClient, placement: Placement, secret: string): Promise<void> {
@@ -235,7 +238,7 @@ function schemaStatements({ schema, role }: Placement, isDistributed: boolean, m
   return [
     ...(isDistributed ? ['SET citus.enable_schema_based_sharding = on'] : []),
     `CREATE SCHEMA IF NOT EXISTS ${name}`,
-    `GRANT ${isReaderRole(role) || mayOnlyUse ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
+    `GRANT ${isRestrictedRole(role) || mayOnlyUse ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
   ];
 }
 

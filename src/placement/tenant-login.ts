@@ -8,7 +8,7 @@ import type { Observe } from '../observation.ts';
 import { codeOf, textOf } from '../protocol/backend.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { asServiceError, type Platform, type SessionLimits, sessionOptions } from './cluster.ts';
-import { isReaderRole, ownPlacement, resetSettings } from './reader-role.ts';
+import { isRestrictedRole, ownerOf, resetSettings } from './restricted-roles.ts';
 
 /** object_not_in_prerequisite_state, at a login: the database has ALLOW_CONNECTIONS false. */
 const NOT_ACCEPTING_CONNECTIONS = '55000';
@@ -89,7 +89,7 @@ export class TenantLogins {
       this.#healing.set(placement.role, healing);
     }
     const healed = await healing;
-    if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: (ownPlacement(placement) ?? placement).role });
+    if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: ownerOf(placement.role) });
     return healed;
   }
 
@@ -137,10 +137,10 @@ export class TenantLogins {
     this.#options.observe({ name: 'service.warning', message, ...(cause === undefined ? {} : { cause }) });
   }
 
-  /** A login; a second one if a reader's has begun with settings of another key. */
+  /** A login; a second one if a restricted role's has begun with settings of another key. */
   async #loginAfresh(placement: Placement): Promise<BackendConnection> {
     const backend = await this.#login(placement);
-    if (!isReaderRole(placement.role)) return backend;
+    if (!isRestrictedRole(placement.role)) return backend;
     try {
       if (!(await resetSettings(backend, placement, Object.keys(this.#options.platform.cluster.roleSettings)))) return backend;
     } catch (error) {

@@ -3,13 +3,13 @@ import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../auth/scra
 import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedInvitation, rateLimitAddress } from '../auth/tokens.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SaltOfKeys } from '../catalog/credentials.ts';
-import type { ApiKey, KeyDetails, NewApiKey } from '../catalog/key-rows.ts';
+import { type ApiKey, type KeyDetails, type NewApiKey, RESTRICTED_SCOPES } from '../catalog/key-rows.ts';
 import type { RotatedKey } from '../catalog/keys.ts';
 import type { Organization, Placement } from '../catalog/organization.ts';
 import { inviteInvalid, type SignUp, type SignupQuota } from '../catalog/sign-ups.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
-import { ownPlacement } from '../placement/reader-role.ts';
+import { ownPlacement } from '../placement/restricted-roles.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { Clusters, NewPlacements } from './clusters.ts';
 import type { Tenant } from './lease.ts';
@@ -241,9 +241,9 @@ export class ApiKeys {
   async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
     checkScope(tenant);
     const { organization } = tenant;
-    // The key itself may be used as one of the readers.
-    const placement = ownPlacement(organization.placement) ?? organization.placement;
-    if (details.scope === 'read') await this.#clusters.admitReaders(placement);
+    // The key itself may be used as one of the readers, if the organization is over its quota.
+    const restricted = RESTRICTED_SCOPES.find((scope) => scope === details.scope);
+    if (restricted !== undefined) await this.#clusters.admit(ownPlacement(organization.placement), restricted);
     const { apiKey, record } = await this.#mint(tenant);
     const key = await this.#clusters.default.locks.retryWhenFull(() =>
       this.#catalog.keys.create(changeBy(tenant, origin), record, details),

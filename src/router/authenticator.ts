@@ -1,14 +1,15 @@
 import { channelSecret, channelsOf } from '../auth/derived-secrets.ts';
 import { deriveVerifier, mockVerifiers, SCRAM_ITERATIONS, type ScramOffer, type ScramVerifier, sha256 } from '../auth/scram.ts';
 import { digestApiKey, inNetworks, isWellFormedApiKey, parseAddress } from '../auth/tokens.ts';
-import { readersPool } from '../backend/organization-pool.ts';
+import { restrictedPool } from '../backend/organization-pool.ts';
 import { OPERATORS } from '../catalog/audit/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { FormerKey, KeyEnd, Credential as KnownCredential } from '../catalog/credentials.ts';
+import { RESTRICTED_SCOPES, type RestrictedScope } from '../catalog/key-rows.ts';
 import type { Organization } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
-import { asReader } from '../placement/reader-role.ts';
+import { asRestricted } from '../placement/restricted-roles.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { Clusters } from './clusters.ts';
 import type { Tenant } from './lease.ts';
@@ -60,8 +61,11 @@ export class Authenticator {
   readonly #throttle = new LoginThrottle();
   /** Counts failures with former keys. These do not lock out the right key; the count limits how many the audit log records. */
   readonly #formerKeyUse = new LoginThrottle();
-  /** The organizations as their readers see them. */
-  readonly #asReaders = new WeakMap<Organization, Organization>();
+  /** The organizations as restricted roles see them. */
+  readonly #asRestricted: Readonly<Record<RestrictedScope, WeakMap<Organization, Organization>>> = {
+    read: new WeakMap(),
+    data: new WeakMap(),
+  };
   /** One tenant for all clients with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
@@ -198,14 +202,14 @@ export class Authenticator {
     return tenant;
   }
 
-  #asReader(organization: Organization): Organization {
-    const known = this.#asReaders.get(organization);
+  #seenBy(organization: Organization, scope: RestrictedScope): Organization {
+    const known = this.#asRestricted[scope].get(organization);
     if (known !== undefined) return known;
     const seen: Organization = {
       ...organization,
       // It may be moved.
       get placement() {
-        return asReader(organization.placement);
+        return asRestricted(organization.placement, scope);
       },
       get limits() {
         return organization.limits;
@@ -214,7 +218,7 @@ export class Authenticator {
         return organization.diskState;
       },
     };
-    this.#asReaders.set(organization, seen);
+    this.#asRestricted[scope].set(organization, seen);
     return seen;
   }
 
@@ -222,9 +226,10 @@ export class Authenticator {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
       const { key, revoked } = known;
-      const isReader = key.scope === 'read' || known.organization.diskState === 'read_only';
-      const organization = isReader ? this.#asReader(known.organization) : known.organization;
-      const pool = isReader ? readersPool(organization.id) : organization.id;
+      const restricted = known.organization.diskState === 'read_only' ? 'read' : RESTRICTED_SCOPES.find((scope) => scope === key.scope);
+      const organization = restricted === undefined ? known.organization : this.#seenBy(known.organization, restricted);
+      const pool = restricted === undefined ? organization.id : restrictedPool(organization.id, restricted);
+      const role = restricted ?? 'own';
       const channels = channelsOf(this.#channels, known.organization.placement.role);
       const clusters = this.#clusters;
       tenant = {
@@ -235,7 +240,7 @@ export class Authenticator {
         mayComeFrom: addressCheck(key.networks),
         channels,
         totals: this.#catalog.usage.counters.totalsOf(organization.id),
-        statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => this.#asWritten(sql, organization)),
+        statements: this.#catalog.queryStatistics.of(organization, role, (sql) => this.#asWritten(sql, organization)),
         revoked,
         get pgNotify() {
           return clusters.up.get(organization.placement.cluster)?.pgNotify;

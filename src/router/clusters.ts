@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolSnapshot } from '../backend/organization-pool.ts';
 import { type ClusterRegistry, type ClusterRow, type CountedCluster, DEFAULT_CLUSTER } from '../catalog/clusters.ts';
+import type { RestrictedScope } from '../catalog/key-rows.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
@@ -149,10 +150,10 @@ export class Clusters {
     return cluster.provisioning((provisioner) => provisioner.endSessions(placement));
   }
 
-  /** Creates the role of the organization's readers. May be repeated. @throws ClusterDownError */
-  async admitReaders(placement: Placement): Promise<void> {
+  /** Creates the organization's role for keys with this scope. May be repeated. @throws ClusterDownError */
+  async admit(placement: Placement, scope: RestrictedScope): Promise<void> {
     const cluster = await this.ready(placement.cluster);
-    await cluster.provisioning((provisioner) => provisioner.admitReaders(placement));
+    await cluster.provisioning((provisioner) => provisioner.admit(placement, scope));
   }
 
   /** Reads the table again. */

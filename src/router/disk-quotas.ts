@@ -10,7 +10,7 @@ import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { type AdminLogin, withSession } from '../placement/admin-connection.ts';
 import { allowWrites, dataBytes, hasRefusedWrites, refuseWrites } from '../placement/disk-quota.ts';
-import { isReaderRole, ownerOf } from '../placement/reader-role.ts';
+import { ownerOf } from '../placement/restricted-roles.ts';
 import { counterFunctions } from '../placement/schema-statistics.ts';
 import { codeOf } from '../protocol/backend.ts';
 import type { Clusters } from './clusters.ts';
@@ -342,7 +342,7 @@ export class DiskQuotas {
       const end = () => cluster.provisioning((provisioner) => provisioner.terminateSessions(placement));
       await whileQuiet(organization, quiet, () => refuseWrites({ cluster: server, placement }, end));
     } else {
-      await cluster.provisioning((provisioner) => provisioner.admitReaders(placement));
+      await cluster.provisioning((provisioner) => provisioner.admit(placement, 'read'));
       await whileQuiet(organization, quiet, () => this.#change(watched, 'read_only', bytes));
     }
     watched.refusedAt = bytes;
@@ -375,7 +375,7 @@ async function rolesAtWork(session: pg.PoolClient): Promise<ReadonlySet<string>>
   const { rows } = await session.query<{ role: string }>(
     "SELECT DISTINCT usename AS role FROM pg_catalog.pg_stat_activity WHERE usename ~ '^org_'",
   );
-  return new Set(rows.map(({ role }) => (isReaderRole(role) ? ownerOf(role) : role)));
+  return new Set(rows.map(({ role }) => ownerOf(role)));
 }
 
 /** An organization's database or schema, and how many rows have been changed there, also by transactions that were rolled back. */

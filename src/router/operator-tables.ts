@@ -1,4 +1,4 @@
-import { organizationOfPool } from '../backend/organization-pool.ts';
+import { organizationOfPool, scopeOfPool } from '../backend/organization-pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
 import { TOTALS } from '../catalog/usage.ts';
@@ -13,7 +13,7 @@ import {
   SETTING_NAMES,
 } from '../config.ts';
 import { ServiceError } from '../errors.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { restrictedRole, rolesOf } from '../placement/restricted-roles.ts';
 import { packageVersion } from '../runtime/package-folder.ts';
 import type { TableOptions } from '../syntax/operator-commands.ts';
 import type { Activity, ClientActivity, OrganizationActivity, PoolActivity, ServerActivity, Totals } from './activity.ts';
@@ -385,10 +385,10 @@ function byText(a: Row, b: Row): number {
   return compareCells(a[0] ?? null, b[0] ?? null) || compareCells(a[1] ?? null, b[1] ?? null);
 }
 
-/** The role of the organization or of its readers. */
+/** The role of the organization that the pool's backends are logged in as. */
 function userOf(pool: string): string {
-  const organization = organizationOfPool(pool);
-  return pool === organization ? organization : readerOf(organization);
+  const scope = scopeOfPool(pool);
+  return scope === undefined ? pool : restrictedRole(organizationOfPool(pool), scope);
 }
 
 interface OrganizationInUse extends Organization {
@@ -648,8 +648,7 @@ interface WaitingLock {
 async function lockRows({ catalog, clusters }: TableSources): Promise<Cell[][]> {
   const roles = new Map<string, string>();
   for (const { id, placement } of await catalog.organizations.list()) {
-    roles.set(placement.role, id);
-    roles.set(readerOf(placement.role), id);
+    for (const role of rolesOf(placement.role)) roles.set(role, id);
   }
   const onEach = [...clusters.up.values()].map(async ({ name, platform }) => {
     const { rows } = await platform.run((session) => session.query<WaitingLock>(WAITING_LOCKS));

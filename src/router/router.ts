@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../backend/connection.ts';
-import { readersPool, type Waiter } from '../backend/organization-pool.ts';
+import { poolsOf, type Waiter } from '../backend/organization-pool.ts';
 import { discardState } from '../backend/own-request.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { abortReason, ServiceError } from '../errors.ts';
@@ -151,7 +151,7 @@ export class Router {
   #paused(organizationId: string, forMs: number | null): void {
     if (forMs === null) this.#pauses.end(organizationId);
     else if (this.#pauses.set(organizationId, forMs)) {
-      for (const name of [organizationId, readersPool(organizationId)]) for (const { pool } of this.#clusters.opened()) pool.suspend(name);
+      for (const name of poolsOf(organizationId)) for (const { pool } of this.#clusters.opened()) pool.suspend(name);
     }
   }
 

@@ -1,5 +1,5 @@
 import type { Placement } from '../catalog/organization.ts';
-import { readerOf } from '../placement/reader-role.ts';
+import { restrictedRoles } from '../placement/restricted-roles.ts';
 import type { SqlSession } from './session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */
@@ -30,11 +30,13 @@ export function posternObjects({ kind }: Pick<Placement, 'kind'>): {
 /** Serializes creation, because two concurrent CREATE … IF NOT EXISTS of the same name may fail. */
 const LOCK = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('postern.tables ' || current_user, 0))`;
 
-/** Default privileges let readers see new tables. These hold the SQL of migrations, and replies to others. */
-async function hideFromReaders(session: SqlSession, name: string): Promise<void> {
-  const reader = readerOf(session.lease.tenant.organization.placement.role);
-  const found = await session.rows('SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1', [reader]);
-  if (found.length > 0) await session.query(`REVOKE ALL ON ${name} FROM "${reader}"`);
+/** Default privileges let restricted roles use new tables. These hold the SQL of migrations, and replies to others. */
+async function hideFromRestricted(session: SqlSession, name: string): Promise<void> {
+  const { role: own } = session.lease.tenant.organization.placement;
+  for (const role of restrictedRoles(own)) {
+    const found = await session.rows('SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1', [role]);
+    if (found.length > 0) await session.query(`REVOKE ALL ON ${name} FROM "${role}"`);
+  }
 }
 
 /** Reads a catalog table, so that the session notices what others have committed while it waited. */
@@ -50,6 +52,6 @@ export async function createPosternTable(session: SqlSession, { schema, name }: 
   if ((await session.rows(FIND, [name])).length > 0) return false;
   if (schema !== undefined) await session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
   await session.query(`CREATE TABLE ${name} (${columns})`);
-  await hideFromReaders(session, name);
+  await hideFromRestricted(session, name);
   return true;
 }

@@ -76,6 +76,55 @@ const ATTACKS: readonly (readonly [way: string, sql: string | readonly string[],
   ['reads a table of another', 'SELECT * FROM $OTHER.notes', '*'],
 ];
 
+/** What a data key may do. */
+const CHANGES_ROWS = new Set([
+  'inserts a row',
+  'updates a row',
+  'deletes a row',
+  'merges rows',
+  'writes in a query',
+  'locks rows',
+  'locks rows for its own key',
+  'locks a table',
+  'writes through a view',
+  'writes through a function',
+  'writes in a DO block',
+  'leaves read only and writes',
+  'takes the next value of a sequence',
+  'grants itself more',
+]);
+
+/** What a data key must not do. */
+const DATA_ATTACKS: typeof ATTACKS = [
+  ...ATTACKS.filter(([way]) => !CHANGES_ROWS.has(way)),
+  ['grants itself more', ['GRANT ALL ON orders TO CURRENT_USER', 'TRUNCATE orders']],
+  ['truncates what else refers to', 'TRUNCATE orders RESTART IDENTITY CASCADE'],
+  ['restarts a sequence', 'ALTER SEQUENCE numbers RESTART'],
+  ['refers to a table', 'CREATE TABLE mine (id int REFERENCES orders)'],
+  ['indexes in another way', 'REINDEX TABLE orders'],
+  ['clusters a table', 'CLUSTER orders USING orders_pkey'],
+  ['switches triggers off', 'ALTER TABLE orders DISABLE TRIGGER ALL'],
+  ['writes as a replica', ["SET session_replication_role = 'replica'"]],
+  ['forces no row security', 'ALTER TABLE accounts NO FORCE ROW LEVEL SECURITY'],
+  ['gives a row to others', 'INSERT INTO accounts VALUES (3, false)'],
+  ['hides a row', 'UPDATE accounts SET shown = false'],
+  ['takes rows of others with row security off', ['SET row_security = off', 'DELETE FROM accounts']],
+  ['bypasses row security', 'ALTER ROLE CURRENT_USER BYPASSRLS'],
+  ['renames its role', 'ALTER ROLE "$ORG_data" RENAME TO mine', '*'],
+  ['gives its role a setting with a dot for one database', `ALTER ROLE CURRENT_USER IN DATABASE "$DATABASE" SET app.user_id = '1'`],
+  ['calls what is closed to PUBLIC', 'SELECT closed()'],
+  ['changes a function', "CREATE OR REPLACE FUNCTION double(int) RETURNS int LANGUAGE sql AS 'SELECT 3 * $1'"],
+  ['replaces a view', 'CREATE OR REPLACE VIEW recent AS SELECT 1'],
+  ['moves a table', 'ALTER TABLE orders SET SCHEMA pg_temp'],
+  ['copies from a program', "COPY orders FROM PROGRAM 'true'"],
+  ['copies into a file', "COPY orders TO '/tmp/mine'"],
+  ['reads the rows of migrations', 'DELETE FROM $LEDGER'],
+  ['makes a reply to others', "INSERT INTO $REPLIES VALUES ('mine', '', 200, '', '')"],
+  ['becomes a reader', 'SET ROLE "$ORG_read"'],
+  ['publishes tables', 'CREATE PUBLICATION mine FOR ALL TABLES'],
+  ['imports a file', "SELECT lo_import('/etc/hostname')"],
+];
+
 describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: Kind) => {
   const variables = { POSTERN_PLACEMENT: kind, POSTERN_CONTROL_DATABASE: newControlDatabase() };
   let service: TestService;
@@ -83,13 +132,15 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
   let other: TestOrganization;
   let reader: TestOrganization;
   let keyId: string;
+  let data: TestOrganization;
   let own: pg.Client;
 
-  const readKey = async (organization: TestOrganization) => {
-    const reply = await service.call('POST', '/api/keys', { key: organization.apiKey, body: { name: 'agent', scope: 'read' } });
+  const keyOf = async (organization: TestOrganization, scope: 'read' | 'data') => {
+    const reply = await service.call('POST', '/api/keys', { key: organization.apiKey, body: { name: 'agent', scope } });
     expect(reply.status, JSON.stringify(reply.body)).toBe(201);
     return { organization: { ...organization, apiKey: reply.body.apiKey }, keyId: reply.body.keyId };
   };
+  const readKey = (organization: TestOrganization) => keyOf(organization, 'read');
 
   beforeAll(async () => {
     service = await startTestService(variables);
@@ -109,10 +160,13 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
       CREATE FUNCTION add_order(text) RETURNS void LANGUAGE sql AS 'INSERT INTO orders VALUES (9, $1)';
       CREATE TABLE journal (entry text);
       CREATE FUNCTION note_down(text) RETURNS void LANGUAGE sql SECURITY DEFINER AS 'INSERT INTO journal VALUES ($1)';
+      CREATE FUNCTION closed() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1';
+      REVOKE EXECUTE ON FUNCTION closed() FROM PUBLIC;
       CREATE FUNCTION double(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1'`);
     const migrated = { key: owner.apiKey, body: { name: 'first', sql: 'SELECT 1' }, headers: { 'idempotency-key': 'once' } };
     expect((await service.call('POST', '/api/migrations', migrated)).status).toBe(201);
     ({ organization: reader, keyId } = await readKey(owner));
+    data = (await keyOf(owner, 'data')).organization;
   });
   afterAll(async () => {
     await own.end();
@@ -124,6 +178,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     return sql
       .replaceAll('$ORG', owner.id)
       .replaceAll('$OTHER', other.id)
+      .replaceAll('$DATABASE', kind === 'database' ? owner.id : 'postern_shared')
       .replaceAll('$LEDGER', table('migrations'))
       .replaceAll('$REPLIES', table('idempotency_keys'));
   };
@@ -159,17 +214,21 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     await client.end();
   });
 
-  const attacks = ATTACKS.map(([way, sql, sqlstate = '42501']) => ({ way, sql, sqlstate }));
-  it.each(attacks)('gets nowhere when it $way', async ({ sql, sqlstate }) => {
-    const statements = typeof sql === 'string' ? inPlace(sql) : sql.map(inPlace);
-    for (const [name, door] of Object.entries(DOORS)) {
-      const reply = await door(service, reader, statements);
-      const refused = reply.sqlstate !== '00000' && (sqlstate === '*' || reply.sqlstate === sqlstate || reply.sqlstate === '42501');
-      expect([name, reply.sqlstate, reply.message, refused]).toEqual([name, reply.sqlstate, reply.message, true]);
-    }
-    const { rows } = await own.query('SELECT * FROM orders');
-    expect(rows).toEqual([{ id: 1, note: 'one' }]);
-  });
+  const forEach = (scope: 'read' | 'data', attacks: typeof ATTACKS) =>
+    attacks.map(([way, sql, sqlstate = '42501']) => ({ scope, way, sql, sqlstate }));
+  it.each([...forEach('read', ATTACKS), ...forEach('data', DATA_ATTACKS)])(
+    'gets nowhere, with the scope $scope, when it $way',
+    async ({ scope, sql, sqlstate }) => {
+      const statements = typeof sql === 'string' ? inPlace(sql) : sql.map(inPlace);
+      for (const [name, door] of Object.entries(DOORS)) {
+        const reply = await door(service, scope === 'read' ? reader : data, statements);
+        const refused = reply.sqlstate !== '00000' && (sqlstate === '*' || reply.sqlstate === sqlstate || reply.sqlstate === '42501');
+        expect([name, reply.sqlstate, reply.message, refused]).toEqual([name, reply.sqlstate, reply.message, true]);
+      }
+      const { rows } = await own.query('SELECT * FROM orders');
+      expect(rows).toEqual([{ id: 1, note: 'one' }]);
+    },
+  );
 
   it('gets nowhere with what is made after its first session, either', async () => {
     expect((await service.query(reader, 'SELECT 1')).status).toBe(200);
@@ -211,6 +270,112 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     expect([write.status, write.body.code, write.body.sqlstate]).toEqual([403, 'forbidden', '42501']);
     const me = await service.call('GET', '/api/auth/me', { key: reader.apiKey });
     expect(me.body.key).toMatchObject({ keyId, scope: 'read' });
+  });
+
+  it('of the scope data reads and changes rows, also of what is made later, under the rules of the owner', async () => {
+    await own.query(`CREATE TABLE members (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text, number bigserial);
+      CREATE TABLE owned (who text, body text);
+      ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
+      CREATE POLICY mine ON owned TO "${owner.id}_data" USING (who = current_setting('app.user_id', true));
+      INSERT INTO owned VALUES ('anna', 'hers'), ('bert', 'his')`);
+    for (const [name, door] of Object.entries(DOORS)) {
+      const run = async (...statements: string[]) => {
+        const reply = await door(service, data, statements.length === 1 ? (statements[0] ?? '') : statements);
+        expect([name, statements, reply.sqlstate, reply.message]).toEqual([name, statements, '00000', '']);
+        return reply.rows;
+      };
+      await run(`INSERT INTO members (name) VALUES ('${name}')`);
+      await run(`UPDATE members SET name = name || '!' WHERE name = '${name}'`);
+      expect(await run(`SELECT name FROM members WHERE name = '${name}!'`)).toEqual([[`${name}!`]]);
+      await run(`MERGE INTO members m USING (VALUES (1)) AS v (id) ON m.name = '${name}!' WHEN MATCHED THEN DELETE`);
+      await run('SELECT 1', 'LOCK TABLE members IN ROW EXCLUSIVE MODE');
+      expect(await run(`SELECT (nextval('numbers') > 0 AND double(21) = 42 AND session_user = '${owner.id}_data')::text`)).toEqual([
+        ['true'],
+      ]);
+      expect(await run("SET LOCAL app.user_id = 'anna'", 'SELECT body FROM owned')).toEqual([['hers']]);
+      expect(await run('SELECT body FROM owned')).toEqual([]);
+      expect(await run("SET LOCAL app.user_id = 'anna'", "UPDATE owned SET body = 'hers' RETURNING body")).toEqual([['hers']]);
+      const stolen = await door(service, data, ["SET LOCAL app.user_id = 'anna'", "INSERT INTO owned VALUES ('bert', 'forged')"]);
+      expect([name, stolen.sqlstate]).toEqual([name, '42501']);
+    }
+    if (kind === 'database') {
+      await own.query('CREATE SCHEMA data_apart; CREATE TABLE data_apart.things AS SELECT 8 AS id');
+      expect((await service.query(data, 'DELETE FROM data_apart.things')).body.rowCount).toBe(1);
+    }
+    await own.query('DROP TABLE owned');
+  });
+
+  it('of the scope data makes neither keys nor migrations, and keeps no replies', async () => {
+    const refused = [
+      ['POST', '/api/migrations', { name: 'mine', sql: 'SELECT 1' }],
+      ['GET', '/api/migrations'],
+      ['POST', '/api/keys', { name: 'mine', scope: 'data' }],
+      ['GET', '/api/keys'],
+      ['PUT', '/api/queries/mine', { sql: 'SELECT 1' }],
+      ['POST', '/api/auth/rotate-key'],
+      ['GET', '/api/audit'],
+      ['POST', '/api/clones', {}],
+      ['DELETE', '/api/organization', { confirm: owner.id }],
+    ] as const;
+    for (const [method, path, body] of refused) {
+      const reply = await service.call(method, path, { key: data.apiKey, ...(body === undefined ? {} : { body }) });
+      expect([path, reply.status, reply.body.code]).toEqual([path, 403, 'forbidden']);
+    }
+    const create = await service.query(data, 'CREATE TABLE mine ()');
+    expect([create.status, create.body.code, create.body.sqlstate]).toEqual([403, 'forbidden', '42501']);
+    for (const [path, body] of [
+      ['/api/query', { sql: "INSERT INTO orders VALUES (2, 'two')" }],
+      ['/api/transaction', { statements: [{ sql: "INSERT INTO orders VALUES (2, 'two')" }] }],
+    ] as const) {
+      const reply = await service.call('POST', path, { key: data.apiKey, body, headers: { 'idempotency-key': 'once' } });
+      expect([path, reply.status, reply.body.code, reply.body.message]).toEqual([
+        path,
+        400,
+        'invalid_request',
+        'Idempotency-Key: a key with the scope data has no table in which replies could be kept',
+      ]);
+    }
+    expect((await own.query('SELECT id FROM orders')).rows).toEqual([{ id: 1 }]);
+    for (const path of ['/api/schema', '/api/usage', '/api/insights/queries', '/api/insights/advice', '/api/sessions', '/api/queries'])
+      expect([path, (await service.call('GET', path, { key: data.apiKey })).status]).toEqual([path, 200]);
+    const statements = async (key: string) => {
+      const { body } = await service.call('GET', '/api/insights/queries?limit=100', { key });
+      return (body.queries as { sql: string }[]).map(({ sql }) => sql);
+    };
+    await service.query(data, 'SELECT 1 AS of_data_keys');
+    expect(await statements(data.apiKey)).toContainEqual(expect.stringContaining('of_data_keys'));
+    expect(await statements(reader.apiKey)).not.toContainEqual(expect.stringContaining('of_data_keys'));
+  });
+
+  it('of the scope data gets back nothing that it drops, and reaches nothing that is hidden from it', async () => {
+    const guarded = await service.signUp();
+    const session = await service.connect(guarded);
+    const role = `"${guarded.id}_data"`;
+    await session.query('CREATE TABLE shown AS SELECT 1 AS id; CREATE TABLE hidden AS SELECT 1 AS id');
+    const key = (await keyOf(guarded, 'data')).organization;
+    expect((await service.query(key, 'UPDATE hidden SET id = 2')).status).toBe(200);
+    await session.query(`REVOKE ALL ON hidden FROM ${role}; REVOKE DELETE ON shown FROM ${role}`);
+    for (const sql of [
+      'DROP OWNED BY CURRENT_USER CASCADE',
+      'REVOKE ALL ON SCHEMA public FROM CURRENT_USER',
+      `REVOKE ALL ON DATABASE "${kind === 'database' ? guarded.id : 'postern_shared'}" FROM CURRENT_USER`,
+      "ALTER ROLE CURRENT_USER PASSWORD 'mine'",
+      `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC`,
+      `COMMENT ON ROLE ${role} IS 'The organization has not granted it anything yet.'`,
+    ]) {
+      await attempt(key, sql);
+      for (const door of Object.values(DOORS)) {
+        for (const closed of ['SELECT * FROM hidden', 'DELETE FROM hidden', 'DELETE FROM shown', 'CREATE TEMPORARY TABLE t (id int)'])
+          expect([sql, closed, (await door(service, key, closed)).sqlstate]).toEqual([sql, closed, '42501']);
+        expect([sql, (await door(service, key, 'UPDATE shown SET id = 1')).sqlstate]).toEqual([sql, '00000']);
+      }
+      await keyOf(guarded, 'data');
+    }
+    await session.query('CREATE TABLE later AS SELECT 1 AS id');
+    expect((await service.query(key, 'SELECT * FROM later')).body.sqlstate).toBe('42501');
+    await session.end();
+    expect((await service.call('DELETE', '/api/organization', { key: guarded.apiKey, body: { confirm: guarded.id } })).status).toBe(200);
+    expect((await own.query(`SELECT rolname FROM pg_roles WHERE rolname LIKE '${guarded.id}%'`)).rows).toEqual([]);
   });
 
   it('sees only its own sessions, and ends those of nobody else', async () => {
@@ -283,7 +448,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
       'REVOKE ALL ON SCHEMA public FROM CURRENT_USER',
       `REVOKE ALL ON DATABASE "${kind === 'database' ? guarded.id : 'postern_shared'}" FROM CURRENT_USER`,
       "ALTER ROLE CURRENT_USER PASSWORD 'mine'",
-      `COMMENT ON ROLE ${role} IS 'The organization has not let its readers read yet.'`,
+      `COMMENT ON ROLE ${role} IS 'The organization has not granted it anything yet.'`,
     ];
     for (const sql of breaks) {
       await attempt(key, sql);
@@ -358,8 +523,8 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     await superuser.end();
   });
 
-  it('leaves no settings for the sessions of other read keys', async () => {
-    const [setting, seeing] = [await readKey(owner), await readKey(owner)];
+  it.each(['read', 'data'] as const)('leaves no settings for the sessions of other %s keys', async (scope) => {
+    const [setting, seeing] = [await keyOf(owner, scope), await keyOf(owner, scope)];
     const database = (await own.query('SELECT current_database() AS name')).rows[0].name;
     const alter = `ALTER ROLE CURRENT_USER IN DATABASE "${database}" SET`;
     const client = await service.connect(setting.organization);
@@ -374,7 +539,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     const custom = await service.connect(setting.organization);
     await expect(custom.query(`${alter} app.member = 'mallory'`)).rejects.toMatchObject({ code: '42501' });
     await custom.end();
-    const left = `SELECT unnest(setconfig) AS setting FROM pg_db_role_setting WHERE setrole = to_regrole('${owner.id}_read') ORDER BY 1`;
+    const left = `SELECT unnest(setconfig) AS setting FROM pg_db_role_setting WHERE setrole = to_regrole('${owner.id}_${scope}') ORDER BY 1`;
     expect((await own.query(left)).rows).toEqual([{ setting: 'log_min_messages=fatal' }, { setting: 'temp_file_limit=1GB' }]);
   });
 

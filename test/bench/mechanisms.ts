@@ -130,7 +130,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     about: 'counting statements by text, for GET /api/insights/queries',
     replacement: {
       module: 'src/router/authenticator.js',
-      text: 'statements: this.#catalog.queryStatistics.of(organization, isReader, (sql) => this.#asWritten(sql, organization)),',
+      text: 'statements: this.#catalog.queryStatistics.of(organization, role, (sql) => this.#asWritten(sql, organization)),',
       by: '',
     },
   },

@@ -173,19 +173,21 @@ describe('counts', () => {
   });
 });
 
-it('shows a key those of its own role, and an admin key those of read keys too', async () => {
+it('shows a key those of its own role, and an admin key those of data and read keys too', async () => {
   const withKey = async (scope: string) => {
     const { body } = await service.call('POST', '/api/keys', { key: acme.apiKey, body: { name: scope, scope } });
     return { ...acme, apiKey: body.apiKey };
   };
-  const [reader, writer] = [await withKey('read'), await withKey('write')];
+  const [reader, writer, changer] = [await withKey('read'), await withKey('write'), await withKey('data')];
   await run('SELECT count(*) AS by_reader FROM orders', reader);
   await run('SELECT count(id) AS by_writer FROM orders', writer);
+  await run('SELECT max(id) AS by_changer FROM orders', changer);
   const seen = async (organization: TestOrganization) =>
     [...JSON.stringify(await statistics(organization)).matchAll(/by_\w+/g)].map(String).sort();
   expect(await seen(reader)).toEqual(['by_reader']);
   expect(await seen(writer)).toEqual(['by_writer']);
-  expect(await seen(acme)).toEqual(['by_reader', 'by_writer']);
+  expect(await seen(changer)).toEqual(['by_changer']);
+  expect(await seen(acme)).toEqual(['by_changer', 'by_reader', 'by_writer']);
 
   const both = 'SELECT id AS of_both FROM orders';
   for (const who of [reader, writer, acme]) await run(both, who);

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { readerOf } from '../../src/placement/reader-role.ts';
+import { restrictedRole } from '../../src/placement/restricted-roles.ts';
 import { codeOf } from '../../src/protocol/backend.ts';
 import { A_TRIGGER, AFTERWARDS, ALLOWED, ATTEMPTS, BEFORE, LARGE_OBJECT, READERS_ATTEMPTS } from '../support/disk-quota.ts';
 import type { TestOrganization } from '../support/doors.ts';
@@ -64,7 +64,7 @@ async function furnish(
   const owner = await service.signUp();
   const reader = await readKeyOf(service, owner);
   const client = await service.connect(owner);
-  const values: Record<string, string> = { READER: readerOf(owner.id), SCHEMA: 'public' };
+  const values: Record<string, string> = { READER: restrictedRole(owner.id, 'read'), SCHEMA: 'public' };
   const fill = (sql: string) => Object.entries(values).reduce((text, [name, value]) => text.replaceAll(`%${name}%`, value), sql);
   await client.query(fill(BEFORE));
   values.LO = String((await client.query(LARGE_OBJECT)).rows[0]?.id);
@@ -221,7 +221,7 @@ describe('where no superuser is known', () => {
     expect((await service.query(owner, 'SELECT body FROM notes')).body.rows).toEqual([{ body: 'kept' }]);
     const again = await service.connect(owner);
     expect(await codeByWire(again, "INSERT INTO notes VALUES (2, '')")).toBe('42501');
-    expect((await again.query('SELECT session_user')).rows).toEqual([{ session_user: readerOf(owner.id) }]);
+    expect((await again.query('SELECT session_user')).rows).toEqual([{ session_user: restrictedRole(owner.id, 'read') }]);
     expect((await service.call('POST', '/api/keys', { key: owner.apiKey, body: { name: 'reader', scope: 'read' } })).status).toBe(201);
     const over = new Promise<void>((resolve) => again.on('end', () => resolve()));
     await limit(service, owner, null);

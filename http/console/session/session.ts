@@ -1,7 +1,13 @@
 import { computed, signal } from '@preact/signals';
 import { type ApiError, asApiError, call, setKey, whenUnauthorized } from '../api/client.ts';
 
-export type Scope = 'admin' | 'write' | 'read';
+export type Scope = 'admin' | 'write' | 'data' | 'read';
+
+/** Whether the key works as the owner of the data. Keys with the scopes data and read change neither the schema nor saved queries. */
+export function isOwner(): boolean {
+  const scope = me.value?.key.scope;
+  return scope !== 'data' && scope !== 'read';
+}
 
 /** `GET /api/auth/me` */
 export interface Me {

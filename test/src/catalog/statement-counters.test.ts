@@ -5,7 +5,7 @@ const COUNTERS_BYTES = 64 * 1_048_576;
 
 function statementsOf(memory = { bytes: 0, maxBytes: COUNTERS_BYTES }) {
   let started = 0;
-  const role = { organizationId: 'org_1', isReader: false };
+  const role = { organizationId: 'org_1', role: 'own' as const };
   const statements = new RoleStatements(
     role,
     (sql) => sql.replaceAll('org_1.', 'public.'),

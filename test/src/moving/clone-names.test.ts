@@ -11,6 +11,7 @@ const definitions = {
   'identifiers are names': [
     'CREATE TABLE «ORG».users («ORG» integer, "of «ORG»!" integer, "«ORG»" text COLLATE «ORG».german)',
     'GRANT SELECT ON TABLE «ORG».users TO «ORG»_read',
+    'GRANT SELECT, DELETE ON TABLE «ORG».users TO «ORG»_data',
     'CREATE POLICY own ON «ORG».users TO «ORG», «ORG»_read USING (true)',
     'ALTER DEFAULT PRIVILEGES FOR ROLE "«ORG»" GRANT SELECT ON TABLES TO "«ORG»_read"',
     'CREATE TYPE «ORG».range AS RANGE (subtype = «ORG».amount, multirange_type_name = «ORG».ranges)',

@@ -251,11 +251,11 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
   test('letting in readers repairs nothing, whatever the owner has hidden from them', async () => {
     const placement = await provisioned();
     seen.length = 0;
-    await provisioner.admitReaders(placement);
+    await provisioner.admit(placement, 'read');
     expect(seen).toEqual([]);
     await run(placement, `ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM ${placement.role}_read`);
     (await provisioner.open({ ...placement, role: `${placement.role}_read` })).end();
-    await provisioner.admitReaders(placement);
+    await provisioner.admit(placement, 'read');
     expect(seen).toEqual([]);
   });
 

@@ -10,7 +10,7 @@ import { prepareCluster } from '../../../src/placement/cluster-setup.ts';
 import { allowWrites, dataBytes, hasRefusedWrites, OVER_QUOTA, refuseWrites } from '../../../src/placement/disk-quota.ts';
 import type { Provisioner } from '../../../src/placement/provisioner.ts';
 import { ProvisionerByKind } from '../../../src/placement/provisioner-by-kind.ts';
-import { asReader, readerOf } from '../../../src/placement/reader-role.ts';
+import { asRestricted, restrictedRole } from '../../../src/placement/restricted-roles.ts';
 import { codeOf } from '../../../src/protocol/backend.ts';
 import { newOrganizationId } from '../../../src/router/accounts.ts';
 import type { TestCluster } from '../../support/cluster.setup.ts';
@@ -55,7 +55,7 @@ describe.each(servers)('on $name', ({ start }) => {
     async function provisioned(): Promise<Placement> {
       const placement = provisioner.placementFor(newOrganizationId(), kind);
       await provisioner.provision(placement);
-      await provisioner.admitReaders(placement);
+      await provisioner.admit(placement, 'read');
       return placement;
     }
 
@@ -73,7 +73,7 @@ describe.each(servers)('on $name', ({ start }) => {
       const placement = await provisioned();
       const filledWith = (values: Readonly<Record<string, string>>) => (sql: string) =>
         Object.entries(values).reduce((text, [name, value]) => text.replaceAll(`%${name}%`, value), sql);
-      const values: Record<string, string> = { READER: readerOf(placement.role), SCHEMA: placement.schema };
+      const values: Record<string, string> = { READER: restrictedRole(placement.role, 'read'), SCHEMA: placement.schema };
       await query(loginOf(placement), filledWith(values)(BEFORE));
       const [object] = await query(loginOf(placement), LARGE_OBJECT);
       values.LO = String(object?.id);
@@ -100,7 +100,7 @@ describe.each(servers)('on $name', ({ start }) => {
       const expected: Record<string, string> = {};
       for (const [one, attempts] of [
         [placement, ATTEMPTS],
-        [asReader(placement), READERS_ATTEMPTS],
+        [asRestricted(placement, 'read'), READERS_ATTEMPTS],
       ] as const) {
         const session = await open(loginOf(one));
         for (const { sql, code = '53100' } of attempts) {

@@ -12,7 +12,7 @@ import { ScreenPage, type Tab, Tabs } from '../../parts/layout.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
-import { me } from '../../session/session.ts';
+import { isOwner, me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { begin, draft } from '../migrations/migrations.ts';
@@ -87,7 +87,7 @@ function QueriesTab() {
 }
 
 /** A key sees the statements of its own role, an admin key also those of read keys. */
-const WHOSE = { admin: 'of all keys', write: 'of admin and write keys', read: 'of read keys' } as const;
+const WHOSE = { admin: 'of all keys', write: 'of admin and write keys', data: 'of data keys', read: 'of read keys' } as const;
 
 function Since({ of: { statsSince, queries } }: { readonly of: QueryStatistics }) {
   const what = queries.length === QUERIES_MAX ? `The first ${QUERIES_MAX} statements` : statements(queries.length);
@@ -382,7 +382,7 @@ interface MigrationButtonProps {
 /** Begins a migration with these statements, and shows it. Keys that may not migrate get no button. */
 function MigrationButton({ about, cures, children }: MigrationButtonProps) {
   const [isAsked, ask] = useState(false);
-  if (me.value?.key.scope === 'read') return null;
+  if (!isOwner()) return null;
   const start = () => {
     begin({ name: nameOf(about), sql: `${cures.join(';\n')};`, isTransaction: !cures.some(isConcurrent) });
     goTo('migrations', 'new');

@@ -206,6 +206,7 @@ interface Closable {
 
 const SCOPES = [
   ['read', 'read'],
+  ['data', 'data'],
   ['write', 'write'],
   ['admin', 'admin'],
 ] as const satisfies readonly (readonly [Scope, string])[];

@@ -63,6 +63,7 @@ export async function revokeKey({ keyId }: Key): Promise<void> {
 export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
   admin: 'do everything, also with keys',
   write: 'run SQL as the owner of the data, and migrations, but neither manage keys nor read the audit log',
+  data: 'run SQL that reads and changes rows under the rules of row security, and changes nothing else',
   read: 'run SQL that only reads',
 };
 

@@ -14,7 +14,7 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
-import { me, statementTimeoutChoices } from '../../session/session.ts';
+import { isOwner, me, statementTimeoutChoices } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import {
@@ -48,7 +48,7 @@ const LEAD = 'Changes of the schema, each applied once. The history is a table o
 
 /** @param rest `new`: one is being written */
 export function MigrationsScreen({ rest }: { readonly rest: string }) {
-  if (me.value?.key.scope !== 'read') return rest === 'new' ? <NewMigration /> : <History />;
+  if (isOwner()) return rest === 'new' ? <NewMigration /> : <History />;
   return (
     <ScreenPage title="Migrations" lead={LEAD}>
       <MissingScopeNotice scopes={['write', 'admin']} what="see or apply migrations" />

@@ -7,7 +7,7 @@ import { Empty } from '../../parts/empty.tsx';
 import { ScreenPage } from '../../parts/layout.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
+import { isOwner } from '../../session/session.ts';
 import { type Command, screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { ShownChangeDialog } from './change-dialogs.tsx';
@@ -22,7 +22,7 @@ const DIAGRAM = 'diagram';
 /** @param rest the address of an object: `public.orders`; `diagram`; or nothing */
 export function SchemaScreen({ rest }: { readonly rest: string }) {
   const load = useLoad(loadSchema);
-  const canChange = me.value?.key.scope !== 'read';
+  const canChange = isOwner();
   const { data } = load;
   useEffect(() => {
     screenCommands.value = [...commandsOf(data, canChange)];

@@ -10,7 +10,7 @@ import { Choice, Field } from '../../parts/fields.tsx';
 import { Tabs } from '../../parts/layout.tsx';
 import { Loaded, Loading } from '../../parts/loaded.tsx';
 import { ProblemNotice } from '../../parts/notice.tsx';
-import { me } from '../../session/session.ts';
+import { isOwner, me } from '../../session/session.ts';
 import { say, sayError } from '../../shell/toasts.tsx';
 import { type HistoryEntry, type HistoryPage, historyPage, isWhole, pageHistory, pageHistoryEntries } from './history.ts';
 import { changes, deleteSaved, listSaved, readSaved, type SavedQuery } from './saved-queries.ts';
@@ -214,7 +214,7 @@ function Entry({ query, onDelete }: { readonly query: SavedQuery; readonly onDel
         <span>{description ?? <code>{sql.slice(0, 120)}</code>}</span>
         <span class="muted">{formatAgo(updatedAt)}</span>
       </button>
-      {me.value?.key.scope !== 'read' && <Button kind="quiet" icon="trash" label={`Delete ${name}`} onClick={onDelete} />}
+      {isOwner() && <Button kind="quiet" icon="trash" label={`Delete ${name}`} onClick={onDelete} />}
     </li>
   );
 }

@@ -7,7 +7,7 @@ import { Button } from '../../parts/button.tsx';
 import { Checkbox, Choice } from '../../parts/fields.tsx';
 import { ScreenPage, Tabs } from '../../parts/layout.tsx';
 import { MenuButton } from '../../parts/menu.tsx';
-import { me, statementTimeoutChoices } from '../../session/session.ts';
+import { isOwner, me, statementTimeoutChoices } from '../../session/session.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { sayError } from '../../shell/toasts.tsx';
@@ -125,7 +125,7 @@ function Toolbar() {
           options={statementTimeoutChoices(TIME_LIMITS_MS)}
           onChange={(next) => change({ timeLimit: next })}
         />
-        <SaveButton isReader={isReader} />
+        <SaveButton />
       </div>
     </div>
   );
@@ -142,10 +142,10 @@ function DownloadButton() {
   );
 }
 
-function SaveButton({ isReader }: { readonly isReader: boolean }) {
+function SaveButton() {
   const { saved, text } = currentTab.value;
   const isSaved = saved.value !== undefined && saved.value.sql === text.value;
-  if (isReader) return null;
+  if (!isOwner()) return null;
   return (
     <>
       <Button

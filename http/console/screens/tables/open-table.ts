@@ -6,7 +6,7 @@ import { formatCount } from '../../format.ts';
 import type { Range } from '../../grid/geometry.ts';
 import type { CellCommand } from '../../grid/grid-state.ts';
 import type { GridColumn, GridSource, RowState } from '../../grid/source.ts';
-import { me } from '../../session/session.ts';
+import { me, type Scope } from '../../session/session.ts';
 import { goTo } from '../../shell/route.ts';
 import {
   type Browse,
@@ -201,7 +201,7 @@ export class OpenTable {
 }
 
 /** Why rows cannot be changed; undefined: they can. */
-function readOnlyReason(table: SchemaTable, identity: RowIdentity, scope: 'admin' | 'write' | 'read' | undefined): string | undefined {
+function readOnlyReason(table: SchemaTable, identity: RowIdentity, scope: Scope | undefined): string | undefined {
   if (table.kind === 'view' || table.kind === 'materialized view') return `Read-only: this is a ${table.kind}.`;
   if (table.kind === 'foreign table') return 'Read-only: the rows of a foreign table are on another server.';
   if (scope === 'read') return 'Read-only: the scope of this key is read.';
