@@ -7,7 +7,7 @@ import type { Observation } from '../../../src/observation.ts';
 import { type Cluster, Platform } from '../../../src/placement/cluster.ts';
 import { prepareCluster } from '../../../src/placement/cluster-setup.ts';
 import { ProvisionerByKind } from '../../../src/placement/provisioner-by-kind.ts';
-import { asReader } from '../../../src/placement/reader-role.ts';
+import { asRestricted } from '../../../src/placement/restricted-roles.ts';
 import { newOrganizationId } from '../../../src/router/accounts.ts';
 import type { TestCluster } from '../../support/cluster.setup.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -186,13 +186,13 @@ describe.each(inPart)('on $name', ({ start, asSuperuser }) => {
           CREATE FUNCTION nothing() RETURNS int LANGUAGE sql AS 'SELECT 1'; ANALYZE counted`);
         await client.end();
       }
-      await provisioner.admitReaders(mine);
+      await provisioner.admit(mine, 'read');
       const views = ['all', 'user'].flatMap((which) =>
         ['stat_%_tables', 'stat_xact_%_tables', 'stat_%_indexes', 'statio_%_tables', 'statio_%_indexes', 'statio_%_sequences'].map(
           (view) => `pg_${view.replace('%', which)}`,
         ),
       );
-      for (const who of [mine, asReader(mine)]) {
+      for (const who of [mine, asRestricted(mine, 'read')]) {
         for (const view of views) {
           expect([view, await query(loginOf(who), `SELECT DISTINCT schemaname FROM ${view} WHERE schemaname <> 'pg_toast'`)]).toEqual([
             view,
