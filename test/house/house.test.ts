@@ -74,6 +74,6 @@ it('two read the replies of backends: one for values, and the relay', () => {
 });
 
 it('one file finds the columns of a DataRow for values in text format', () => {
-  const walks = [...graph.keys()].filter((file) => /toString\('utf8', at, at \+ length\)/.test(textOf(file)));
+  const walks = [...graph.keys()].filter((file) => /toString\((?:'utf8'|encoding), at, at \+ length\)/.test(textOf(file)));
   expect(walks).toEqual([fileOf('decodeTextRow')]);
 });
