@@ -56,6 +56,40 @@ const timeoutMs = z
 
 const readOnly = z.boolean().default(false).describe('Run in a READ ONLY transaction: writes are refused by Postgres');
 
+const SETTINGS_MAX = 32;
+const SETTING_MAX_CHARACTERS = 8_192;
+const SETTING_NAME_MAX_CHARACTERS = 127;
+/** What PostgreSQL takes for the name of a customized option. */
+const SETTING_NAME = /^[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)+$/;
+
+function areSettings(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  let count = 0;
+  for (const name in value) {
+    count += 1;
+    if (count > SETTINGS_MAX || name.length > SETTING_NAME_MAX_CHARACTERS || !SETTING_NAME.test(name)) return false;
+    const text = (value as Readonly<Record<string, unknown>>)[name];
+    if (typeof text !== 'string' || text.length > SETTING_MAX_CHARACTERS || text.includes('\0')) return false;
+  }
+  return true;
+}
+
+const settings = z
+  .custom<Readonly<Record<string, string>>>(
+    areSettings,
+    `must be an object of at most ${SETTINGS_MAX} settings whose names have a dot, with strings of at most ${SETTING_MAX_CHARACTERS} characters`,
+  )
+  .exactOptional()
+  .meta({
+    type: 'object',
+    maxProperties: SETTINGS_MAX,
+    propertyNames: { maxLength: SETTING_NAME_MAX_CHARACTERS, pattern: SETTING_NAME.source },
+    additionalProperties: { type: 'string', maxLength: SETTING_MAX_CHARACTERS },
+    examples: [{ 'app.user_id': '42' }],
+    description:
+      'Settings whose names have a dot, for this call alone: set before its statements, which run in one transaction with them. Policies of row security read them with current_setting.',
+  });
+
 const ISOLATION_LEVELS = ['read uncommitted', 'read committed', 'repeatable read', 'serializable'] as const;
 
 const isolationLevel = z
@@ -167,7 +201,7 @@ export const createCloneRequest = z
   })
   .optional();
 
-export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });
+export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly, settings });
 
 export type QueryBody = z.output<typeof queryRequest>;
 
@@ -194,6 +228,7 @@ export const transactionRequest = z.strictObject({
   rollback: z.boolean().default(false).describe('Run everything, check deferred constraints, then roll it back: a trial'),
   rowMode,
   timeoutMs,
+  settings,
 });
 
 export const migrationRequest = z.strictObject({

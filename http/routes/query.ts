@@ -76,7 +76,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
       const form = preferredForm(request.headers.accept);
       const type = TYPES[form];
       const repeatable = idempotentRequest(request, type);
-      const { sql, params, rowMode, readOnly } = body;
+      const { sql, params, rowMode, readOnly, settings } = body;
       call.statement = { sql, paramCount: params?.length ?? 0 };
       // Without spread syntax: objects made with it have varying shapes, which makes the code that reads them slow.
       const wanted: QueryRequest = {
@@ -87,12 +87,14 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         finalBytes: form === 'json' ? undefined : form === 'lines' ? errorLine(request, observe) : lastWords(request, observe),
         timeoutMs: timeoutOf(body.timeoutMs, config, tenantOf(request)),
         readOnly,
+        settings,
         disconnect: call.disconnect,
         results: call.results,
       };
       const tenant = tenantOf(request);
       if (repeatable !== undefined && !readOnly) {
-        const lease = await router.lease(tenant, { door: 'http', disconnect: call.disconnect, customOptions: optionsSetFirst([wanted]) });
+        const customOptions = optionsSetFirst([wanted], settings);
+        const lease = await router.lease(tenant, { door: 'http', disconnect: call.disconnect, customOptions });
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
         call.outcome = answer.outcome;

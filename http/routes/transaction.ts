@@ -61,7 +61,8 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       const repeatable = idempotentRequest(request, JSON_TYPE);
       const { disconnect, results } = call;
       const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config, tenantOf(request)), disconnect, results };
-      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect, customOptions: optionsSetFirst(statements) });
+      const customOptions = optionsSetFirst(statements, body.settings);
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect, customOptions });
       if (repeatable !== undefined && !body.readOnly && !body.rollback) {
         const once = await runTransactionOnce(lease, wanted, repeatable);
         call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };

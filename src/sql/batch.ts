@@ -3,6 +3,7 @@ import { PostgresError, type TransactionStatus } from '../protocol/backend.ts';
 import { bindAndExecute } from '../protocol/frontend.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../syntax/line-and-column.ts';
+import { optionsAmong } from '../syntax/session-traits.ts';
 import { SideEffectsCache } from '../syntax/side-effects.ts';
 import { describeStatement } from './description.ts';
 import { failureAt } from './failures.ts';
@@ -164,6 +165,21 @@ async function settle(session: SqlSession, ran: readonly ExecutedStatement[]): P
 function placeIn(sql: string, error: unknown): LineAndColumn | undefined {
   const position = error instanceof PostgresError ? error.fields.position : undefined;
   return position === undefined ? undefined : lineAndColumn(sql, position);
+}
+
+/** Customized options with their values. */
+export type LocalSettings = Readonly<Record<string, string>>;
+
+/**
+ * Sets options until the end of the transaction that the session is in. The values are parameters, so they are in no text that the server
+ * shows or logs.
+ */
+export async function setLocally(session: SqlSession, settings: LocalSettings): Promise<void> {
+  const entries = Object.entries(settings);
+  if (entries.length === 0) return;
+  session.makesOptions(optionsAmong(entries.map(([name]) => name)));
+  const calls = entries.map((_, at) => `pg_catalog.set_config($${2 * at + 1}, $${2 * at + 2}, true)`);
+  await session.rows(`SELECT ${calls.join()}`, entries.flat());
 }
 
 /**

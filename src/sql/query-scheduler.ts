@@ -60,8 +60,9 @@ export class QueryScheduler {
   }
 
   /** @returns the statement, if it may share a backend with others */
-  #findQuick(tenant: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
-    if (readOnly || !this.#multiplexers.mayShare || (timeoutMs > 0 && timeoutMs < TIMEOUT_MIN_MS)) return undefined;
+  #findQuick(tenant: Tenant, { sql, readOnly, settings, timeoutMs }: QueryRequest): KnownStatement | undefined {
+    if (readOnly || settings !== undefined || !this.#multiplexers.mayShare || (timeoutMs > 0 && timeoutMs < TIMEOUT_MIN_MS))
+      return undefined;
     const known = findStatement(tenant, sql);
     return known?.latency?.isQuick ? known : undefined;
   }
@@ -75,7 +76,7 @@ export class QueryScheduler {
   }
 
   async #runExclusively(tenant: Tenant, request: QueryRequest, isFresh = false): Promise<QueryReply> {
-    const customOptions = optionsSetFirst([request]);
+    const customOptions = optionsSetFirst([request], request.settings);
     return runQuery(await this.#router.lease(tenant, { door: 'http', customOptions, ...disconnectOf(request) }), request, isFresh);
   }
 

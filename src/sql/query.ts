@@ -20,7 +20,7 @@ import type { Edits } from '../syntax/edits.ts';
 import { checkStatement } from '../syntax/http-restrictions.ts';
 import { canBePreparedAgain } from '../syntax/session-traits.ts';
 import { type SideEffects, sideEffectsOf } from '../syntax/side-effects.ts';
-import { inTransaction, runBatch } from './batch.ts';
+import { inTransaction, type LocalSettings, runBatch, setLocally } from './batch.ts';
 import { type Description, describeStatement, hasExpectedSettings, prepareStatement, setOutputSettings } from './description.ts';
 import { StatementFailure, withCompletion, withHint } from './failures.ts';
 import { jsonFormat, type ResultFormat, type RowMode } from './formats.ts';
@@ -98,11 +98,12 @@ function runInSession(
  */
 export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: IdempotentRequest): Promise<QueryOnceReply> {
   let outcome: StatementOutcome | undefined;
-  const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
+  const { sql, params = [], rowMode, settings = NO_SETTINGS, format = jsonFormat(rowMode) } = request;
   const perform = async (session: SqlSession, keep: KeepReply) => {
     checkStatement(sql, 'single');
     checkParameterLimit(params);
     const work = async () => {
+      await setLocally(session, settings);
       const [result] = await runBatch(session, [{ sql, params }], format, keptReplyLimit(session));
       if (result === undefined) throw new ServiceError('internal', 'a statement has no result');
       await keep(200, result.body);
@@ -155,6 +156,8 @@ async function runStatement(session: SqlSession, request: QueryRequest, body: Re
  */
 const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
 
+const NO_SETTINGS: LocalSettings = {};
+
 class QueryRun {
   /** Since the statement has been sent. */
   #sink: RowSink | undefined;
@@ -170,6 +173,11 @@ class QueryRun {
     this.#format = request.format ?? jsonFormat(request.rowMode);
     this.#body = body;
     this.#sideEffects = sideEffects;
+  }
+
+  /** Whether the statement runs between BEGIN and COMMIT of Postern's. */
+  get #hasTransaction(): boolean {
+    return this.#request.readOnly === true || this.#request.settings !== undefined;
   }
 
   get isBound(): boolean {
@@ -216,8 +224,13 @@ class QueryRun {
   /** Must be awaited: the statement must not run if a cancel request stopped one of these. Mostly there is nothing to do. */
   async #begin(): Promise<void> {
     const session = this.#session;
-    const { readOnly = false } = this.#request;
-    await Promise.all([setOutputSettings(session), session.expect(this.#sideEffects), readOnly && session.query(BEGIN_READ_ONLY)]);
+    const { readOnly = false, settings } = this.#request;
+    await Promise.all([
+      setOutputSettings(session),
+      session.expect(this.#sideEffects),
+      this.#hasTransaction && session.query(readOnly ? BEGIN_READ_ONLY : 'BEGIN'),
+      settings !== undefined && setLocally(session, settings),
+    ]);
   }
 
   async #finish(
@@ -232,7 +245,7 @@ class QueryRun {
     const sink = new RowSink(session, body, statement.shape(this.#format));
     this.#sink = sink;
     const running = session.request([bindAndExecute(values, name)], session.repliesTo(this.#request.sql, sink));
-    const committed = this.#request.readOnly ? session.query('COMMIT') : undefined;
+    const committed = this.#hasTransaction ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, committed]);
     const [completion] = await Promise.all([running, committed]);
     const { cutBy } = sink;
@@ -360,11 +373,12 @@ export class PreparedRun {
   /** @returns whether the statement can be sent at once, with no other request before it */
   static isPossible(
     backend: BackendConnection,
-    { readOnly = false, params = [] }: QueryRequest,
+    { readOnly = false, settings, params = [] }: QueryRequest,
     { sideEffects, server }: KnownStatement,
   ): boolean {
     return (
       !readOnly &&
+      settings === undefined &&
       !areMany(params) &&
       !sideEffects.readsSequences &&
       hasExpectedSettings(backend) &&
@@ -581,6 +595,8 @@ export interface QueryRequest {
   /** How long Postgres may take, by Postern's own clock. The time that a slow reader takes does not count. 0: no limit. */
   readonly timeoutMs: number;
   readonly readOnly?: boolean;
+  /** Set for this call alone, before its statement, which then runs in a transaction. */
+  readonly settings?: LocalSettings | undefined;
   /** Signals that the client has disconnected, which cancels the statement. */
   readonly disconnect?: DisconnectSignal;
   /** The reservation for a result that is part of a kept reply. */

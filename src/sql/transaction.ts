@@ -4,7 +4,15 @@ import { TimeSlices } from '../runtime/event-loop.ts';
 import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { checkStatement } from '../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../syntax/side-effects.ts';
-import { type BatchResult, type BatchStatement, checkConstraints, inTransaction, runBatch } from './batch.ts';
+import {
+  type BatchResult,
+  type BatchStatement,
+  checkConstraints,
+  inTransaction,
+  type LocalSettings,
+  runBatch,
+  setLocally,
+} from './batch.ts';
 import { setOutputSettings } from './description.ts';
 import { failureAt } from './failures.ts';
 import { jsonFormat, type RowMode } from './formats.ts';
@@ -16,6 +24,8 @@ import { SqlSession } from './session.ts';
 export interface TransactionRequest extends TransactionModes {
   /** There must be 1 to 1,000. */
   readonly statements: readonly BatchStatement[];
+  /** Set for this call alone, before its statements. */
+  readonly settings?: LocalSettings;
   /** A trial: everything runs, deferred constraints are checked, and then it is rolled back. */
   readonly rollback?: boolean;
   readonly rowMode: RowMode;
@@ -77,7 +87,12 @@ async function perform<T>(session: SqlSession, request: TransactionRequest, work
   await checkStatements(request.statements);
   const sideEffects = new SideEffectsCache();
   await Promise.all([setOutputSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
-  return inTransaction(session, beginStatement(request), work, request.rollback === true ? 'ROLLBACK' : 'COMMIT');
+  const { settings, rollback } = request;
+  const workWithSettings = async () => {
+    if (settings !== undefined) await setLocally(session, settings);
+    return work();
+  };
+  return inTransaction(session, beginStatement(request), workWithSettings, rollback === true ? 'ROLLBACK' : 'COMMIT');
 }
 
 function replyOf(results: readonly BatchResult[], startedAt: number, { rollback }: TransactionRequest): TransactionReply {

@@ -7,6 +7,7 @@ import {
   type LeavesState,
   NO_OPTIONS,
   objectChanges,
+  optionsAmong,
   setsLocally,
   UNNAMED_OPTIONS,
   updatesSettings,
@@ -95,9 +96,10 @@ const SETS_FIRST = /^\s*(?:set\s|select\s+(?:pg_catalog\s*\.\s*)?set_config\b)/i
 /**
  * The customized options that statements set before any of them can read one. It makes no difference to such statements whether the
  * options exist in the session already.
+ * @param settings those that are set before the statements, by name
  */
-export function optionsSetFirst(statements: Iterable<{ readonly sql: string }>): CustomOptions {
-  let names = NO_OPTIONS;
+export function optionsSetFirst(statements: Iterable<{ readonly sql: string }>, settings: object = {}): CustomOptions {
+  let names = optionsAmong(Object.keys(settings));
   for (const { sql } of statements) {
     if (!SETS_FIRST.test(sql) || sql.length > TEXT_MAX_CHARACTERS) break;
     const tokens = tokensOf(sql);

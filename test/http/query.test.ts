@@ -20,6 +20,9 @@ const query = (body: object, headers: Record<string, string> = {}) =>
   service.call('POST', '/api/query', { key: acme.apiKey, body, headers });
 const transaction = (body: object) => service.call('POST', '/api/transaction', { key: acme.apiKey, body });
 
+const SETTINGS_REFUSED =
+  'settings: must be an object of at most 32 settings whose names have a dot, with strings of at most 8192 characters';
+
 type Request = Extract<Observation, { name: 'http.request' }>;
 
 /** What became of the call with this request id. */
@@ -52,6 +55,83 @@ async function callOnSocket(body: object, requestId: string) {
   );
   return socket;
 }
+
+describe('settings of a call', () => {
+  const seen = "current_setting('app.user_id', true)";
+  const settings = { 'app.user_id': 'anna \'\\" $1' };
+  const value = settings['app.user_id'];
+
+  it.each([
+    ['as objects', {}, [{ id: value }]],
+    ['as arrays', { rowMode: 'array' }, [[value]]],
+    ['in a transaction that only reads', { readOnly: true }, [{ id: value }]],
+  ])('are there for its statement %s, and not for the next one', async (_, more, rows) => {
+    const sql = `select ${seen} as id`;
+    for (let time = 0; time < 3; time += 1) {
+      expect((await query({ sql, settings, ...more })).body.rows).toEqual(rows);
+      expect((await query({ sql })).body.rows).toEqual([{ id: null }]);
+    }
+  });
+
+  it('are there for all statements of a transaction, and not for the next one', async () => {
+    const sql = `select ${seen} as id, current_setting('request.jwt.claims', true) as claims`;
+    const all = { settings: { ...settings, 'request.jwt.claims': '{"sub": "1"}' }, statements: [{ sql }, { sql: 'select 1' }, { sql }] };
+    for (const more of [{}, { readOnly: true }, { rollback: true }, { isolationLevel: 'serializable' }]) {
+      const { body } = await transaction({ ...all, ...more });
+      expect([body.results[0].rows, body.results[2].rows]).toEqual(Array(2).fill([{ id: value, claims: '{"sub": "1"}' }]));
+      expect((await transaction({ statements: [{ sql }] })).body.results[0].rows).toEqual([{ id: null, claims: null }]);
+    }
+  });
+
+  it('are never those of another call, however many share the backends', async () => {
+    const sql = `select ${seen} as id`;
+    const replies = await Promise.all(
+      Array.from({ length: 60 }, (_, n) => query(n % 3 === 0 ? { sql } : { sql, settings: { 'app.user_id': String(n) } })),
+    );
+    expect(replies.map(({ body }) => body.rows[0].id)).toEqual(replies.map((_, n) => (n % 3 === 0 ? null : String(n))));
+  });
+
+  it('are gone when the statement fails, which leaves nothing', async () => {
+    await query({ sql: 'create table owned_once (id int primary key, who text)' });
+    const insert = { sql: `insert into owned_once values (1, ${seen}) returning who`, settings };
+    expect((await query(insert)).body.rows).toEqual([{ who: value }]);
+    expect((await query(insert)).body.sqlstate).toBe('23505');
+    expect((await query({ sql: 'vacuum owned_once', settings })).body.sqlstate).toBe('25001');
+    expect((await query({ sql: `select ${seen} as id, count(*)::int from owned_once` })).body.rows).toEqual([{ id: null, count: 1 }]);
+  });
+
+  it('are there once for each Idempotency-Key, and part of what it stands for', async () => {
+    const sql = `select ${seen} as id`;
+    const headers = { 'idempotency-key': 'with-settings' };
+    const first = await query({ sql, settings }, headers);
+    expect(first.body.rows).toEqual([{ id: value }]);
+    expect((await query({ sql, settings }, headers)).headers.get('idempotency-replayed')).toBe('true');
+    expect((await query({ sql, settings: { 'app.user_id': 'bert' } }, headers)).status).toBe(422);
+  });
+
+  it.each(
+    [
+      ['app.user_id'],
+      'app.user_id',
+      { user_id: '1' },
+      { search_path: 'x' },
+      { 'app.user id': '1' },
+      { 'app.': '1' },
+      { 'app.user_id': 1 },
+      { 'app.user_id': null },
+      { 'app.user_id': 'a\0b' },
+      { 'app.user_id': 'a'.repeat(8_193) },
+      { [`app.${'a'.repeat(124)}`]: '1' },
+      Object.fromEntries(Array.from({ length: 33 }, (_, n) => [`app.n${n}`, ''])),
+    ].map((wrong) => ({ wrong })),
+  )('that are $wrong are refused', async ({ wrong }) => {
+    for (const { status, body } of [
+      await query({ sql: 'select 1', settings: wrong }),
+      await transaction({ statements: [{ sql: 'select 1' }], settings: wrong }),
+    ])
+      expect([status, body.code, body.message]).toEqual([400, 'invalid_request', SETTINGS_REFUSED]);
+  });
+});
 
 describe('a query', () => {
   it('answers as described', async () => {
@@ -156,7 +236,7 @@ describe('a query', () => {
       { sql: 'select 1', read_only: true, time_out: 1 },
       'Did you mean "readOnly" in place of "read_only" and "timeoutMs" in place of "time_out"?',
     ],
-    [{ sql: 'select 1', colour: 1 }, 'There are sql, params, rowMode, timeoutMs, readOnly.'],
+    [{ sql: 'select 1', colour: 1 }, 'There are sql, params, rowMode, timeoutMs, readOnly, settings.'],
   ])('that is %.60j is answered with what would be right', async (body, hint) => {
     expect((await query(body)).body.hint).toBe(hint);
   });
