@@ -62,6 +62,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   statement_canceled: { status: 400, title: 'Statement canceled' },
   database_unavailable: { status: 503, title: 'Database unavailable', retryAfterS: 5 },
   idle_in_transaction_timeout: { status: 504, title: 'Idle in transaction' },
+  idle_session_timeout: { status: 504, title: 'Idle session' },
   key_revoked: { status: 401, title: 'API key revoked' },
   shutting_down: { status: 503, title: 'Shutting down', retryable: true, retryAfterS: 5 },
   not_ready: { status: 503, title: 'Database not ready', retryable: true, retryAfterS: 5 },

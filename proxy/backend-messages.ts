@@ -20,6 +20,7 @@ import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frami
 import { EMPTY_DEFINITION, parseMessage, SYNC } from '../src/protocol/frontend.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import type { Deadline } from '../src/runtime/event-loop.ts';
+import { unheededDefault } from '../src/sql/warnings.ts';
 import type { Edits } from '../src/syntax/edits.ts';
 import { type BackendLink, isOwn } from './checkout.ts';
 import { DescribeReply, type Effect } from './client-statements.ts';
@@ -88,6 +89,9 @@ function isCanceled({ code, message }: ErrorFields): boolean {
 
 /** This many take a few milliseconds: other events are then handled before the rest of a chunk. */
 const MAX_REAPPLIED_EFFECTS = 20_000;
+
+/** Of more statements in one pipeline nothing is told. */
+const MAX_DEFAULTS_TOLD = 100;
 
 /** Requests that define or close statement names. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
@@ -177,6 +181,7 @@ interface RepliesSession extends StatementsSession {
   status: TransactionStatus;
   /** When that came, or when the oldest unanswered request was sent. */
   since: number;
+  completions: number;
   /** The backend has sent its final error. */
   fatalErrorCame(): void;
   endByError(error: ServiceError): void;
@@ -198,6 +203,8 @@ export class BackendReplies implements ReplyListener {
   /** SQLSTATE of the first error that the client has been told of. */
   #failure: string | undefined;
   #effects: CommandEffects | undefined;
+  /** The settings for which statements that have been sent give roles a default. */
+  #defaultsOfRoles: readonly string[] = [];
   /** ParameterStatus values as the client knows them from its login. */
   readonly #startParameters: ReadonlyMap<string, string>;
   /** The parameters that the client has been told since; undefined while these are those of its login. */
@@ -235,9 +242,22 @@ export class BackendReplies implements ReplyListener {
     return isDiscarded;
   }
 
-  /** A statement is sent that may change the defaults for new sessions. */
-  defaultsChange(): void {
+  /** A statement is sent that may change the defaults for new sessions. @param settings of roles, for which it gives one */
+  defaultsChange(settings: readonly string[]): void {
     this.#effectsMade().defaultsChanged = true;
+    if (settings.length === 0 || this.#defaultsOfRoles.length > MAX_DEFAULTS_TOLD) return;
+    this.#defaultsOfRoles = [...this.#defaultsOfRoles, ...settings];
+  }
+
+  /** An ALTER ROLE has completed. */
+  #roleAltered(): void {
+    const [setting, ...later] = this.#defaultsOfRoles;
+    // A statement that is prepared and bound has been noted twice.
+    const next = later.findIndex((other) => other !== setting);
+    this.#defaultsOfRoles = next < 0 ? [] : later.slice(next);
+    const notice = setting === undefined ? undefined : unheededDefault(setting);
+    if (notice === undefined || this.#attempt === 'discarded') return;
+    this.#session.toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: notice }));
   }
 
   /** The backend is given back. @returns whether the defaults for new sessions may have changed */
@@ -327,6 +347,7 @@ export class BackendReplies implements ReplyListener {
         this.#receiveRow(scanner);
         return;
       case BackendType.PortalSuspended:
+        session.completions += 1;
         if (isForwarded && this.#attempt !== 'discarded') session.counting.suspended();
         break;
       case BackendType.ParameterDescription:
@@ -524,6 +545,7 @@ export class BackendReplies implements ReplyListener {
 
   #receiveCompletion(buffer: Buffer, start: number, end: number): void {
     const session = this.#session;
+    session.completions += 1;
     if (this.#completed === 'nothing') this.#completed = 'uncommitted';
     if (this.#attempt !== 'discarded') {
       const rows = rowsOf(buffer, end);
@@ -607,6 +629,7 @@ export class BackendReplies implements ReplyListener {
     if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) this.#effectsMade().schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') this.#allDeallocated();
     if (tag === 'DISCARD ALL') session.pins.discarded();
+    if (tag === 'ALTER ROLE') this.#roleAltered();
   }
 
   /** After a transaction that has changed tables, statements are prepared again. */
@@ -616,6 +639,7 @@ export class BackendReplies implements ReplyListener {
     effects.schemaChanged &&= session.status !== 'I';
     if (session.replies.length > 0) return;
     effects.allDeallocated = false;
+    this.#defaultsOfRoles = [];
     if (!effects.schemaChanged && !effects.defaultsChanged) this.#effects = undefined;
   }
 

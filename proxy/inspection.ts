@@ -114,7 +114,7 @@ export interface InspectedSession {
   readonly standardConformingStrings: boolean;
   /** The request has traits, so its latency is not measured. */
   timed: unknown;
-  readonly received: { defaultsChange(): void };
+  readonly received: { defaultsChange(settings: readonly string[]): void };
   continueInput(): void;
 }
 
@@ -196,7 +196,7 @@ export class Inspection {
     const { pins } = this.#session;
     this.#session.timed = 'none';
     pins.statementSeen(traits);
-    if (traits.changesDefaults) this.#session.received.defaultsChange();
+    if (traits.changesDefaults) this.#session.received.defaultsChange(traits.defaultsOfRoles);
     if (traits.seedsRandom) pins.keep('seed');
     if (traits.cannotBePreparedAgain) pins.keep('oversized');
   }

@@ -71,7 +71,19 @@ export interface WatchdogLimits {
 /** A session, as the watchdog uses it. */
 export type WatchedSession = Pick<
   Relay,
-  'index' | 'unsent' | 'taken' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate' | 'ownStatementMs'
+  | 'index'
+  | 'unsent'
+  | 'taken'
+  | 'halfClosed'
+  | 'since'
+  | 'completions'
+  | 'activity'
+  | 'abandon'
+  | 'stop'
+  | 'end'
+  | 'terminate'
+  | 'ownStatementMs'
+  | 'idleSessionMs'
 >;
 
 const TICK_MS = 250;
@@ -91,6 +103,8 @@ export class Watchdog {
   readonly #watched = new IndexedSet<WatchedSession>();
   /** When the running requests of sessions were canceled, for those that have not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
+  /** Of sessions at work: how many statements had completed at the last look, and since when the next one may be running. */
+  readonly #running = new Map<WatchedSession, { readonly completions: number; readonly since: number }>();
   /** Of sessions whose clients have something to read, or send no more: what they had read, and since when they have read no more. */
   readonly #reading = new Map<WatchedSession, { readonly taken: number; readonly since: number }>();
   #timer: NodeJS.Timeout | undefined;
@@ -107,6 +121,7 @@ export class Watchdog {
   forget(session: WatchedSession): void {
     this.#watched.delete(session);
     this.#canceledAt.delete(session);
+    this.#running.delete(session);
     this.#reading.delete(session);
   }
 
@@ -128,7 +143,11 @@ export class Watchdog {
       this.#checkStatement(session, now, session.ownStatementMs ?? statementTimeoutMs);
     } else {
       this.#canceledAt.delete(session);
-      if (
+      this.#running.delete(session);
+      const { idleSessionMs } = session;
+      if (session.activity === 'idle' && idleSessionMs > 0 && now - session.since > idleSessionMs) {
+        session.end(new ServiceError('idle_session_timeout', 'terminating connection due to idle-session timeout'));
+      } else if (
         idleInTransactionTimeoutMs > 0 &&
         session.activity === 'idle in transaction' &&
         now - session.since > idleInTransactionTimeoutMs
@@ -151,8 +170,18 @@ export class Watchdog {
     return 0;
   }
 
+  /** Since when the session runs the present one of several statements that were sent together; late by one look at most. */
+  #runningSince(session: WatchedSession, now: number): number {
+    const { completions, since } = session;
+    const before = this.#running.get(session);
+    if (before?.completions === completions) return Math.max(before.since, since);
+    const known = { completions, since: before === undefined ? since : now };
+    this.#running.set(session, known);
+    return known.since;
+  }
+
   #checkStatement(session: WatchedSession, now: number, timeoutMs: number): void {
-    if (timeoutMs === 0 || now - session.since < timeoutMs) {
+    if (timeoutMs === 0 || now - this.#runningSince(session, now) < timeoutMs) {
       this.#canceledAt.delete(session);
       return;
     }

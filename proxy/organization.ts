@@ -6,7 +6,7 @@ import { MemoryBudget, MemoryReservation } from '../src/runtime/memory-budget.ts
 import { FirstOptions } from './begun-transaction.ts';
 import { ParseCache, STATEMENT_BOUNDS, StatementMemory } from './client-statements.ts';
 import { SequenceUse } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
+import type { ProcessIds, SessionAddresses } from './process-ids.ts';
 import type { SessionStart } from './session-start.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
@@ -17,6 +17,7 @@ const MAX_REMEMBERED_BACKENDS = 10_000;
 export interface ReachableSession extends ListedSession {
   /** 0: idle. */
   readonly backendProcessId: number;
+  readonly addresses: SessionAddresses;
   cancel(): Promise<void>;
 }
 
@@ -69,6 +70,13 @@ export class OrganizationSessions {
   }
 }
 
+const UNKNOWN_ADDRESSES: SessionAddresses = {
+  inet_client_addr: null,
+  inet_client_port: null,
+  inet_server_addr: null,
+  inet_server_port: null,
+};
+
 /** Translates process ids for one session. */
 class OwnProcessId implements ProcessIds {
   readonly own: number;
@@ -82,6 +90,10 @@ class OwnProcessId implements ProcessIds {
     this.session = session;
     this.#sessions = sessions;
     this.#users = users;
+  }
+
+  get addresses(): SessionAddresses {
+    return this.session?.addresses ?? UNKNOWN_ADDRESSES;
   }
 
   backendOf(processId: number): number | undefined {

@@ -1,7 +1,7 @@
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/framing.ts';
 import { decodeFrontendMessage } from '../src/protocol/frontend.ts';
 import { replaceOutsideLiterals } from '../src/syntax/redaction.ts';
-import type { LexerOptions } from '../src/syntax/scanner.ts';
+import { type LexerOptions, lowerCase } from '../src/syntax/scanner.ts';
 import { eachStatement } from '../src/syntax/statements.ts';
 
 /**
@@ -11,6 +11,8 @@ import { eachStatement } from '../src/syntax/statements.ts';
 export interface ProcessIds {
   /** The id that this session's client knows. */
   readonly own: number;
+  /** What `inet_client_addr()` and its sisters are to the client. */
+  readonly addresses: SessionAddresses;
   /** The backend that a session has at the moment. @returns undefined for an id that is no session's, 0 for one at rest */
   backendOf(processId: number): number | undefined;
   /** Cancels or ends a session of the same organization. @returns resolves when the signal has arrived; undefined where nobody has to wait for that */
@@ -19,6 +21,14 @@ export interface ProcessIds {
   moved(backend: number): void;
   /** The id of the session whose notification this backend sent. */
   userOf(backend: number): number | undefined;
+}
+
+/** The addresses of a client's connection; null: not known, as for a connection by a Unix socket. */
+export interface SessionAddresses {
+  readonly inet_client_addr: string | null;
+  readonly inet_client_port: number | null;
+  readonly inet_server_addr: string | null;
+  readonly inet_server_port: number | null;
 }
 
 type Signal = 'cancel' | 'terminate';
@@ -45,6 +55,7 @@ interface Translated {
 }
 
 const OWN_ID = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_backend_pid|"pg_backend_pid")\s*\(\s*\)/gi;
+const ADDRESS = /(?:\bpg_catalog\s*\.\s*)?\b(inet_(?:client|server)_(?:addr|port))\s*\(\s*\)/gi;
 /** Up to the parenthesis before its arguments. */
 const SIGNAL = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_(cancel|terminate)_backend|"pg_(cancel|terminate)_backend")\s*\(/gi;
 /** Longer arguments are not read. */
@@ -194,11 +205,24 @@ function translateIds(code: string, ids: ProcessIds, hasServerIds: boolean): str
     const backend = ids.backendOf(Number(digits));
     return backend === undefined ? comparison : `${words}${backend}`;
   });
-  if (hasServerIds) return compared;
-  return compared.replace(OWN_ID, (call, at: number) => {
-    const needsAlias = BEFORE_TABLE.test(compared.slice(Math.max(0, at - 20), at)) && !HAS_ALIAS.test(compared.slice(at + call.length));
-    return `(SELECT ${ids.own} AS pg_backend_pid)${needsAlias ? ' AS pg_backend_pid' : ''}`;
+  const located = replaceCalls(compared, ADDRESS, (name) => addressOf(lowerCase(name) as keyof SessionAddresses, ids.addresses));
+  return hasServerIds ? located : replaceCalls(located, OWN_ID, () => `${ids.own} AS pg_backend_pid`);
+}
+
+/** @param column the value, with the function's name as that of its column */
+function replaceCalls(code: string, calls: RegExp, column: (name: string) => string): string {
+  return code.replace(calls, (call: string, ...found: (string | number)[]) => {
+    const at = found.findLast((each) => typeof each === 'number') ?? 0;
+    const value = column(String(found[0]));
+    const needsAlias = BEFORE_TABLE.test(code.slice(Math.max(0, at - 20), at)) && !HAS_ALIAS.test(code.slice(at + call.length));
+    return `(SELECT ${value})${needsAlias ? value.slice(value.lastIndexOf(' AS ')) : ''}`;
   });
+}
+
+function addressOf(name: keyof SessionAddresses, addresses: SessionAddresses): string {
+  const type = name.endsWith('addr') ? 'inet' : 'int4';
+  const value = addresses[name];
+  return `${value === null ? 'NULL' : `'${value}'`}::pg_catalog.${type} AS ${name}`;
 }
 
 function signalOf([, word, quoted]: RegExpMatchArray): Signal {

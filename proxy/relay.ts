@@ -1,6 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../src/backend/connection.ts';
+import { millisecondsOf } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { FrameScanner } from '../src/protocol/framing.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
@@ -129,6 +130,11 @@ export class Relay extends WireSession implements ClientReceiver {
   /** How long a request of this organization may run; 0: as long as it likes; null: as long as those of others. */
   get ownStatementMs(): number | null {
     return this.services.tenant.organization.limits.statementMs;
+  }
+
+  /** After how long the session ends where it is idle outside a transaction; 0: never. */
+  get idleSessionMs(): number {
+    return millisecondsOf(this.pins.settings.get('idle_session_timeout')) ?? 0;
   }
 
   /** Bytes that the client has not read yet. */

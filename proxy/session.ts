@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import type { OrganizationUsage } from '../src/catalog/usage.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
@@ -20,7 +21,7 @@ import type { AuthenticatedClient } from './login.ts';
 import type { OpenSession, OpenSessions, Watchdog } from './open-sessions.ts';
 import type { OrganizationDirectory, OrganizationSessions, ReachableSession } from './organization.ts';
 import { type PinListener, type PinReason, Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
+import type { ProcessIds, SessionAddresses } from './process-ids.ts';
 import { Relay } from './relay.ts';
 import { BufferBudget, type RelayEnd, type SessionServices } from './session-services.ts';
 import { type SessionStart, startSession } from './session-start.ts';
@@ -231,6 +232,16 @@ class Session implements SessionServices, ReachableSession {
     return this.#relay.lease?.backend.processId ?? 0;
   }
 
+  get addresses(): SessionAddresses {
+    const { remotePort, localAddress, localPort } = this.#client.endpoints ?? {};
+    return {
+      inet_client_addr: inetOf(this.#origin.sourceIp),
+      inet_client_port: remotePort ?? null,
+      inet_server_addr: inetOf(localAddress),
+      inet_server_port: localPort ?? null,
+    };
+  }
+
   cancel(): Promise<void> {
     return this.#relay.cancel();
   }
@@ -285,6 +296,12 @@ class Session implements SessionServices, ReachableSession {
     this.registry.defaultsChanged();
     this.#context.router.retireBackends(this.tenant);
   }
+}
+
+/** Without a zone, which the type inet does not have. */
+function inetOf(address: string | null | undefined): string | null {
+  const [plain = ''] = (address ?? '').split('%');
+  return isIP(plain) === 0 ? null : plain;
 }
 
 /** The organization and key of an authenticated client. */

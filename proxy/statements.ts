@@ -215,7 +215,9 @@ export class Statements {
 
   /** It may be what the backend runs: nothing has been sent behind its batch. */
   get mayRunSent(): boolean {
-    return this.#sentBatch === this.#session.replies.oldestBatch;
+    const { replies } = this.#session;
+    // The server ignores a Sync that goes out with the Execute of a COPY FROM STDIN.
+    return this.#sentBatch === replies.oldestBatch || replies.copyIn;
   }
 
   /** How many statements the client has had executed. */

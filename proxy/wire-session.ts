@@ -85,6 +85,8 @@ export abstract class WireSession implements BackendReceiver {
   status: TransactionStatus = 'I';
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
   since = performance.now();
+  /** How many statements have completed, for the watchdog. */
+  completions = 0;
   bytesIn = 0;
 
   readonly counting = new StatementCounting(this);

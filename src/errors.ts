@@ -45,6 +45,7 @@ const SQLSTATES = {
   statement_canceled: '57014',
   database_unavailable: '57P01',
   idle_in_transaction_timeout: '25P03',
+  idle_session_timeout: '57P05',
   key_revoked: '57P01',
   shutting_down: '57P01',
   not_ready: '57P03',

@@ -130,6 +130,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'A session was idle in a transaction for too long.',
     cure: 'Commit before the program waits for anything else.',
   },
+  idle_session_timeout: {
+    cause: 'A session was idle for longer than its idle_session_timeout.',
+    cure: 'Connect again, or set it to 0.',
+  },
   key_revoked: { cause: 'The key was rotated or deleted while the request ran.', cure: 'Use the new key.' },
   shutting_down: { cause: 'This process is stopping.', cure: 'Try again: another process or the next start answers.' },
   not_ready: { cause: 'PostgreSQL does not answer yet, or not any more.', cure: 'Try again after the time in Retry-After.' },

@@ -23,12 +23,22 @@ const TIMEOUTS = ['statement_timeout', 'transaction_timeout', 'lock_timeout'];
 const SHORT_TIMEOUT_MS = 100;
 const UNITS_MS: Readonly<Record<string, number>> = { us: 0.001, ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** @param value as Postgres shows it, or as a client has set it @see https://www.postgresql.org/docs/current/config-setting.html */
+/**
+ * The value of a setting that is a time.
+ * @param value as Postgres shows it, or as a client has set it; undefined: it is not set
+ * @returns undefined for one that cannot be read, or is not set
+ * @see https://www.postgresql.org/docs/current/config-setting.html
+ */
+export function millisecondsOf(value: string | undefined): number | undefined {
+  const [, number, unit = 'ms'] = /^\s*(\d+)\s*([a-z]*)\s*$/.exec(value ?? '') ?? [];
+  const ms = Number(number) * (UNITS_MS[unit || 'ms'] ?? Number.NaN);
+  return Number.isNaN(ms) ? undefined : ms;
+}
+
 function mayEndWithin(value: string | undefined, ms: number): boolean {
   if (value === undefined) return false;
-  const [, number, unit = 'ms'] = /^\s*(\d+)\s*([a-z]*)\s*$/.exec(value) ?? [];
-  const limitMs = Number(number) * (UNITS_MS[unit || 'ms'] ?? Number.NaN);
-  return limitMs !== 0 && !(limitMs >= ms);
+  const limitMs = millisecondsOf(value);
+  return limitMs === undefined || (limitMs !== 0 && limitMs < ms);
 }
 
 /** How many statements are kept prepared on one backend. Each needs some tens of kB of the server's memory. */

@@ -233,6 +233,21 @@ export function sessionOptions(placement: Placement, limits: SessionLimits, serv
     .join(' ');
 }
 
+/** Settings that each session of an organization starts with, whatever `ALTER ROLE … SET` says. */
+export const FIXED_SETTINGS: ReadonlySet<string> = new Set([
+  'search_path',
+  'role',
+  'statement_timeout',
+  'idle_in_transaction_session_timeout',
+  'idle_session_timeout',
+  'lock_timeout',
+  'transaction_timeout',
+  'default_transaction_read_only',
+  'default_transaction_isolation',
+  'default_transaction_deferrable',
+  'local_preload_libraries',
+]);
+
 /** The server splits at white space that no backslash precedes (pg_split_opts). */
 function escapeOption(text: string): string {
   return text.replace(/[\\\s]/g, '\\$&');

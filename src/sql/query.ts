@@ -33,7 +33,7 @@ import { ResultShape, ResultWriter, typedFields } from './result.ts';
 import { outcomeOf, type StatementOutcome } from './result-budget.ts';
 import { SqlSession } from './session.ts';
 import { TypeCatalog } from './types.ts';
-import { withEndOfSession } from './warnings.ts';
+import { withAdvice } from './warnings.ts';
 
 interface QueryOnceReply extends OnceReply {
   /** Undefined in a replay. */
@@ -303,7 +303,7 @@ class RowSink implements Replies {
   /** Writes what follows the rows. @param sql the statement; '' for one that only reads or writes rows */
   close({ tag, warnings }: Completion, startedAt: number, sql = ''): StatementOutcome {
     const outcome = outcomeOf(tag, startedAt);
-    this.#result.close(outcome, withEndOfSession(warnings, outcome.command, sql));
+    this.#result.close(outcome, withAdvice(warnings, outcome.command, sql));
     return outcome;
   }
 }

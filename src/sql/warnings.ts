@@ -1,4 +1,6 @@
+import { FIXED_SETTINGS } from '../placement/cluster.ts';
 import type { ErrorFields } from '../protocol/backend.ts';
+import { defaultsOfRoles } from '../syntax/session-traits.ts';
 import { leadingKeywords } from '../syntax/statements.ts';
 
 /** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
@@ -76,12 +78,30 @@ const OF_SESSION: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Adds a warning that something ends with the call that makes it, as nobody expects who comes from psql. */
-export function withEndOfSession(warnings: readonly Warning[], command: string, sql: string): readonly Warning[] {
+function withEndOfSession(warnings: readonly Warning[], command: string, sql: string): readonly Warning[] {
   const ends = OF_SESSION.get(command) ?? (makesTemporary(command, sql) ? 'what is temporary' : undefined);
   if (ends === undefined || warnings.some(({ code }) => code === WITHOUT_EFFECT)) return warnings;
   const hint =
     'Send it and the statements that need it as one transaction: POST /api/transaction. Or connect over the PostgreSQL protocol.';
   return [...warnings, { severity: 'WARNING', code: '01000', message: `${ends} ends with this call`, hint }];
+}
+
+/** Adds what there is to say of the statement. @param command its tag */
+export function withAdvice(warnings: readonly Warning[], command: string, sql: string): readonly Warning[] {
+  if (command !== 'ALTER ROLE') return withEndOfSession(warnings, command, sql);
+  const unheeded = defaultsOfRoles(sql).map(unheededDefault);
+  return [...warnings, ...unheeded.filter((notice) => notice !== undefined)];
+}
+
+/** What `ALTER ROLE … SET` of a setting that sessions start with anyway is told; undefined for others, which it changes. */
+export function unheededDefault(setting: string): Warning | undefined {
+  if (!FIXED_SETTINGS.has(setting)) return undefined;
+  return {
+    severity: 'NOTICE',
+    code: '00000',
+    message: `new sessions do not start with this value of "${setting}"`,
+    hint: 'Postern gives it to each session. SET changes it in a session that is there, and over the PostgreSQL protocol so does options=-c in the connection string.',
+  };
 }
 
 /** `CREATE [OR REPLACE] [GLOBAL | LOCAL] TEMPORARY …`; with AS its tag is SELECT. */

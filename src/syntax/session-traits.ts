@@ -168,6 +168,23 @@ function optionsMade(text: string, { names: set, hasUnknown }: CustomSettings): 
 
 const DEFAULTS = /\balter(?:\s+(?:role|user|database)\b|\s*(?:\/\*|--))/i;
 
+const NO_NAMES: readonly string[] = [];
+const NAME = String.raw`(?:"(?:[^"]|"")*"|[\w$\x80-\xff]+)`;
+const DEFAULT_OF_ROLE = new RegExp(String.raw`^alter\s+(?:role|user)\s+${NAME}(?:\s+in\s+database\s+${NAME})?\s+set\s+"?(\w+)"?`, 'i');
+/** The rest of a longer text is not read. */
+const DEFAULTS_MAX_CHARACTERS = 65_536;
+
+/** The settings for which the text gives roles a default (`ALTER ROLE … SET`), one for each such statement, in lower case. */
+export function defaultsOfRoles(text: string, options?: LexerOptions): readonly string[] {
+  if (!DEFAULTS.test(text)) return NO_NAMES;
+  const names: string[] = [];
+  for (const statement of eachStatement(text.slice(0, DEFAULTS_MAX_CHARACTERS), options)) {
+    const name = statement && DEFAULT_OF_ROLE.exec(statement.text)?.[1];
+    if (name !== undefined) names.push(lowerCase(name));
+  }
+  return names;
+}
+
 /** Whether the text may change the settings with which new sessions of a role or database start. ALTER before a comment may too. */
 export function changesDefaults(text: string): boolean {
   return DEFAULTS.test(text);
@@ -220,10 +237,12 @@ export interface SessionTraits {
   readonly deallocates: boolean;
   /** The text may deallocate all prepared statements. */
   readonly deallocatesAll: boolean;
-  /** The text mentions process IDs of backends. */
+  /** The text mentions process IDs of backends, or the addresses of a connection. */
   readonly mentionsPids: boolean;
   /** The text changes the settings with which new sessions of a role or database start. */
   readonly changesDefaults: boolean;
+  /** As {@link defaultsOfRoles}. */
+  readonly defaultsOfRoles: readonly string[];
   /** The text is SHOW search_path, or a single EXPLAIN, in whose rows there are names that are not the client's. */
   readonly shows: 'search_path' | 'plan' | 'names' | undefined;
   /** The text is only the beginning of a statement; the rest may have other traits. */
@@ -252,13 +271,14 @@ export const NO_TRAITS: SessionTraits = {
   deallocatesAll: false,
   mentionsPids: false,
   changesDefaults: false,
+  defaultsOfRoles: NO_NAMES,
   shows: undefined,
   isTruncated: false,
 };
 
 /** Every text with a trait matches this pattern. Most texts do not, and need no other test. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|inet_(?:client|server)_(?:addr|port)|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
@@ -281,7 +301,7 @@ const RESETS = /\b(?:reset|discard|default)\b/i;
 const DEALLOCATES = /\bdeallocate\b/i;
 const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
 const ALL = /\ball\b/i;
-const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
+const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b|\binet_(?:client|server)_(?:addr|port)\b/i;
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
 /**
@@ -317,6 +337,7 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     deallocatesAll: isFollowed(original, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: changesDefaults(text),
+    defaultsOfRoles: defaultsOfRoles(text, options),
     shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original, options) ? 'plan' : undefined,
     isTruncated: false,
   };

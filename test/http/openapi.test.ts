@@ -101,6 +101,7 @@ describe('the OpenAPI document', () => {
     const elsewhere = Object.keys(ERRORS).filter((code) => !(code in document['x-errors']));
     expect(elsewhere.sort()).toEqual([
       'idle_in_transaction_timeout',
+      'idle_session_timeout',
       'not_acceptable',
       'protocol_violation',
       'query_canceled',

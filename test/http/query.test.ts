@@ -290,6 +290,15 @@ describe('a query', () => {
     expect(again.status === 200 ? again.body.rows[0][0] : again.body.sqlstate).toBe(back);
   });
 
+  it('says that new sessions do not start with a value that a role has been given', async () => {
+    const told = async (sql: string) => (await query({ sql })).body.warnings;
+    expect(await told("ALTER ROLE CURRENT_USER SET statement_timeout TO '1min'")).toMatchObject([
+      { severity: 'NOTICE', message: 'new sessions do not start with this value of "statement_timeout"' },
+    ]);
+    expect(await told("ALTER ROLE CURRENT_USER SET work_mem = '5MB'")).toBeUndefined();
+    expect(await told('ALTER ROLE CURRENT_USER RESET ALL')).toBeUndefined();
+  });
+
   it('says that a setting ends with the call', async () => {
     const ends = [expect.objectContaining({ severity: 'WARNING', message: 'the setting ends with this call' })];
     for (const _ of ['described', 'prepared']) expect((await query({ sql: "set work_mem = '8MB'" })).body.warnings).toEqual(ends);

@@ -45,6 +45,9 @@ async function othersCount(): Promise<number[]> {
 it('whose data is wrong keeps its backend up to the next Sync', async () => {
   const client = await openSession(service, organization);
   await say(client, COPY, 'CopyInResponse');
+  const { body } = await service.call('GET', '/api/sessions', { key: organization.apiKey });
+  const { statement } = body.sessions.find(({ door, state }: { door: string; state: string }) => door === 'wire' && state === 'active');
+  expect(statement).toMatchObject({ sql: 'COPY people FROM STDIN' });
   const refused = await say(client, ['CopyData "no number\\n"'], 'ErrorResponse');
   expect(refused.at(-1)).toContain('22P02');
   expect(await othersCount()).toEqual([0, 0, 0]);

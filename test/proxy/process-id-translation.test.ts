@@ -3,6 +3,7 @@ import { type ProcessIds, translateProcessIds } from '../../proxy/process-ids.ts
 
 const ids: ProcessIds = {
   own: 20_000_001,
+  addresses: { inet_client_addr: '192.0.2.7', inet_client_port: 50_000, inet_server_addr: '2001:db8::1', inet_server_port: null },
   backendOf: (id) => (id === 20_000_002 ? 4711 : undefined),
   signal: () => undefined,
   moved() {},
@@ -15,6 +16,11 @@ function translated(text: string): string {
 
 describe('SQL that speaks of process ids', () => {
   it.each([
+    [
+      'select inet_client_addr(), INET_CLIENT_PORT ( ), pg_catalog.inet_server_addr()',
+      "select (SELECT '192.0.2.7'::pg_catalog.inet AS inet_client_addr), (SELECT '50000'::pg_catalog.int4 AS inet_client_port), (SELECT '2001:db8::1'::pg_catalog.inet AS inet_server_addr)",
+    ],
+    ['select * from inet_server_port()', 'select * from (SELECT NULL::pg_catalog.int4 AS inet_server_port) AS inet_server_port'],
     ['select pg_backend_pid()', 'select (SELECT 20000001 AS pg_backend_pid)'],
     ['select pg_catalog.pg_backend_pid ( )', 'select (SELECT 20000001 AS pg_backend_pid)'],
     ['select * from pg_stat_activity where pid = 20000002', 'select * from pg_stat_activity where pid = 4711'],
@@ -88,6 +94,7 @@ describe('SQL that speaks of process ids', () => {
   it.each([
     "insert into notes values ('pg_backend_pid() is 20000002', E'it\\'s pg_backend_pid()', $$pg_backend_pid()$$)",
     "select 'pg_cancel_backend(20000002)', U&'pg_cancel_backend($1)'",
+    'create table t (peer inet default inet_client_addr())',
     'select 1 as "pg_backend_pid()" -- pg_backend_pid()',
     'select /* pg_terminate_backend(20000002) */ 1',
     'do $$ begin perform pg_terminate_backend(20000002); end $$',

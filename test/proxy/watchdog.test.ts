@@ -22,6 +22,8 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     since: now,
     activity: 'idle',
     ownStatementMs: null,
+    completions: 0,
+    idleSessionMs: 0,
     abandon: () => did.push('abandon'),
     stop: () => did.push('stop'),
     end: ({ kind }) => did.push(`end ${kind}`),
@@ -45,6 +47,9 @@ describe('a session that', () => {
     ['runs one for longer than its own limit', { activity: 'active', ownStatementMs: 3_000 }, 3_500, 'stop'],
     ['runs one within its own limit', { activity: 'active', ownStatementMs: 60_000 }, 11_000, undefined],
     ['runs one, and may take as long as it likes', { activity: 'active', ownStatementMs: 0 }, 3_600_000, undefined],
+    ['may be idle for a minute', { idleSessionMs: 60_000 }, 59_000, undefined],
+    ['has been idle for longer than that', { idleSessionMs: 60_000 }, 61_000, 'end idle_session_timeout'],
+    ['may be idle for a minute, and waits in a transaction', { activity: 'idle in transaction', idleSessionMs: 1_000 }, 19_000, undefined],
     ['takes nothing of a long answer', { activity: 'active', unsent: 1_000 }, 9_000, undefined],
     ['takes nothing for a minute', { unsent: 1_000 }, 61_000, 'abandon'],
     ['listens, and has taken all that there was', { unsent: 0 }, 61_000, undefined],
@@ -54,6 +59,20 @@ describe('a session that', () => {
     const did = watched(state);
     await vi.advanceTimersByTimeAsync(ms);
     expect(did[0]).toBe(outcome);
+  });
+
+  it('runs many statements that were sent together may take as long as it needs, if each of them is short', async () => {
+    const start = performance.now();
+    const did = watched({
+      activity: 'active',
+      get completions() {
+        return Math.min(Math.floor((performance.now() - start) / 8_000), 5);
+      },
+    });
+    await vi.advanceTimersByTimeAsync(49_000);
+    expect(did).toEqual([]);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(did[0]).toBe('stop');
   });
 
   it('takes some of a long answer every now and then may take as long as it needs', async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sessionOptions } from '../../../src/placement/cluster.ts';
+import { FIXED_SETTINGS, sessionOptions } from '../../../src/placement/cluster.ts';
 
 const placement = { kind: 'database', cluster: 'default', database: 'org_1', schema: 'public', role: 'org_1' } as const;
 
@@ -9,6 +9,11 @@ test('spaces in a value are escaped, so that each setting is one argument', () =
       '-c idle_session_timeout=0 -c lock_timeout=0 -c transaction_timeout=0 -c default_transaction_read_only=off ' +
       String.raw`-c default_transaction_isolation=read\ committed -c default_transaction_deferrable=off -c local_preload_libraries=`,
   );
+});
+
+test('all that are in it are known as settings that no default of a role changes', () => {
+  const options = sessionOptions(placement, { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 }, 180_004);
+  expect([...options.matchAll(/-c (\w+)=/g)].map(([, name]) => name)).toEqual([...FIXED_SETTINGS]);
 });
 
 test('a server that has no transaction_timeout is not sent one', () => {
