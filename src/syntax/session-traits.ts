@@ -166,7 +166,7 @@ function optionsMade(text: string, { names: set, hasUnknown }: CustomSettings): 
   return names.size === 0 ? NO_OPTIONS : names;
 }
 
-const DEFAULTS = /\balter(?:\s+(?:role|user|database)\b|\s*(?:\/\*|--))/i;
+const DEFAULTS = /\balter(?:\s+(?:role|user|database)\b|\s*(?:\/\*|--))|\bdrop(?:\s+owned\b|\s*(?:\/\*|--))/i;
 
 const NO_NAMES: readonly string[] = [];
 const NAME = String.raw`(?:"(?:[^"]|"")*"|[\w$\x80-\xff]+)`;
@@ -185,7 +185,10 @@ export function defaultsOfRoles(text: string, options?: LexerOptions): readonly 
   return names;
 }
 
-/** Whether the text may change the settings with which new sessions of a role or database start. ALTER before a comment may too. */
+/**
+ * Whether the text may change what new sessions of a role or database start with: settings, or by DROP OWNED the schema `public`, which the next
+ * login makes again. ALTER and DROP before a comment may too.
+ */
 export function changesDefaults(text: string): boolean {
   return DEFAULTS.test(text);
 }
@@ -239,7 +242,7 @@ export interface SessionTraits {
   readonly deallocatesAll: boolean;
   /** The text mentions process IDs of backends, or the addresses of a connection. */
   readonly mentionsPids: boolean;
-  /** The text changes the settings with which new sessions of a role or database start. */
+  /** As {@link changesDefaults}. */
   readonly changesDefaults: boolean;
   /** As {@link defaultsOfRoles}. */
   readonly defaultsOfRoles: readonly string[];

@@ -91,6 +91,20 @@ it('one session may end another of the same organization', async () => {
   await other.end();
 });
 
+it('what DROP OWNED takes along of public is there again for everybody at once', async () => {
+  const clients = await Promise.all([1, 2, 3].map(() => service.connect(organization)));
+  // As many backends, which the pool keeps.
+  await Promise.all(clients.map((client) => client.query('BEGIN')));
+  await Promise.all(clients.map((client) => client.query('COMMIT')));
+  const [one, ...others] = clients;
+  await one?.query('DROP OWNED BY CURRENT_USER');
+  await Promise.all([...others, one].map((client, number) => client?.query(`CREATE TABLE again${number} ()`)));
+  await service.query(organization, 'DROP OWNED BY CURRENT_USER');
+  expect(await service.query(organization, 'CREATE TABLE again ()')).toMatchObject({ status: 200 });
+  await Promise.all(clients.map((client) => client.query('DROP TABLE IF EXISTS again')));
+  await Promise.all(clients.map((client) => client.end()));
+});
+
 it('a transaction over HTTP whose session is lost says so, and nothing of it remains', async () => {
   await service.query(organization, 'CREATE TABLE notes (body text)');
   const statements = [
