@@ -5,7 +5,7 @@ import { FrontendType, message } from '../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../src/rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../src/runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../src/syntax/edits.ts';
-import { asksForPublic } from '../src/syntax/names.ts';
+import { asksForPublic, readsSearchPath } from '../src/syntax/names.ts';
 import type { LexerOptions } from '../src/syntax/scanner.ts';
 import {
   ANY_OBJECT_CHANGE,
@@ -84,6 +84,7 @@ function inspect(
       if (asksForPublic(text, options)) traits = { ...traits, shows: 'names' };
     }
     if (LISTS_CHANNELS.test(text)) traits = { ...traits, shows: 'names' };
+    if (readsSearchPath(text, options)) traits = { ...traits, shows: 'search_path' };
   }
   const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options) : undefined;
   return {

@@ -1,12 +1,5 @@
 import { SERVER_STATEMENT } from '../src/backend/session-state.ts';
-import {
-  decodeErrorFields,
-  decodeNotification,
-  type ErrorFields,
-  encodeBackendMessage,
-  withOnlyValue,
-  withValues,
-} from '../src/protocol/backend.ts';
+import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/framing.ts';
 import { message as encodeMessage } from '../src/protocol/frontend.ts';
 import type { SchemaRewriter } from '../src/rewriting/rewriter.ts';
@@ -83,11 +76,7 @@ export function shownRows(
   { rewriter }: Pick<SessionServices, 'rewriter'>,
   shows: NonNullable<SessionTraits['shows']>,
 ): ShownRows | undefined {
-  if (rewriter === undefined) return undefined;
-  if (shows === 'names') return new ShownRows((body) => withValues(body, (value) => rewriter.catalogValue(value)));
-  const change =
-    shows === 'plan' ? rewriter.explained() : (value: Buffer) => Buffer.from(rewriter.clientSetting('search_path', value.toString()));
-  return new ShownRows((body) => withOnlyValue(body, change));
+  return rewriter && new ShownRows(rewriter.rows(shows));
 }
 
 /** A whole message with another body; `change` sees the body as Latin-1, so that bytes stay as they are. */

@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../protocol/backend.ts';
+import { type ErrorFields, withOnlyValue, withValues } from '../protocol/backend.ts';
 import type { Tenant } from '../router/lease.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { applyEdits, EditList, type Edits, originalPosition, rewrittenPosition } from '../syntax/edits.ts';
@@ -81,17 +81,29 @@ export class SchemaRewriter {
     });
   }
 
-  /** What changes the values in the rows of one EXPLAIN, one after the other. */
-  explained(): (value: Buffer) => Buffer {
+  /**
+   * What changes the rows of one statement, one after the other: the body of a DataRow becomes a whole message.
+   * @param shows what the rows have: an EXPLAIN's plan, the search_path, or names of the catalogs
+   */
+  rows(shows: 'plan' | 'search_path' | 'names'): (body: Buffer) => Buffer {
+    if (shows === 'names') return (body) => withValues(body, (value) => this.#catalogValue(value));
+    if (shows === 'search_path') return (body) => withValues(body, (value) => this.#pathValue(value, body.readUInt16BE(0) === 1));
     const tasks = new ExplainedTasks(this.#target.schema);
-    return (value) => Buffer.from(tasks.row(value.toString('latin1')), 'latin1');
+    return (body) => withOnlyValue(body, (value) => Buffer.from(tasks.row(value.toString('latin1')), 'latin1'));
+  }
+
+  /** A search_path, or another value: beside others, only a list or quotes show that it is one. An organization's role is called as its schema. */
+  #pathValue(value: Buffer, isAlone: boolean): Uint8Array {
+    if (value.length > CATALOG_VALUE_MAX_BYTES || !value.includes(this.#target.schema)) return value;
+    if (!isAlone && !value.includes(',') && !value.includes('"')) return value;
+    return Buffer.from(this.clientSetting('search_path', value.toString('latin1')), 'latin1');
   }
 
   /**
    * A value in the answer to a query of the catalogs about `public`, or of channels, for the client: the schema's name, text with names
    * that it qualifies, or a channel. @returns the same object if it stays
    */
-  catalogValue(value: Buffer): Uint8Array {
+  #catalogValue(value: Buffer): Uint8Array {
     if (value.length <= CHANNEL_MAX_BYTES) {
       const channel = this.channel(value.toString());
       if (channel !== undefined) return Buffer.from(channel);

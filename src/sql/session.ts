@@ -1,7 +1,7 @@
 import { serialize } from 'pg-protocol';
 import { ServiceError } from '../errors.ts';
 import { registryOf } from '../multiplex/statement-registry.ts';
-import { decodeTextRow, PostgresError, type TransactionStatus, withOnlyValue, withValues } from '../protocol/backend.ts';
+import { decodeTextRow, PostgresError, type TransactionStatus } from '../protocol/backend.ts';
 import { HEADER_BYTES } from '../protocol/framing.ts';
 import { SYNC } from '../protocol/frontend.ts';
 import { LARGE_SQL_BYTES, type RewriteOptions } from '../rewriting/rewrite-sql.ts';
@@ -11,8 +11,8 @@ import { Deadline, TimeSlices } from '../runtime/event-loop.ts';
 import { type Indexed, IndexedSet } from '../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { type Edits, NO_EDITS } from '../syntax/edits.ts';
-import { asksForPublic } from '../syntax/names.ts';
-import { type CustomOptions, withOptions } from '../syntax/session-traits.ts';
+import { asksForPublic, readsSearchPath } from '../syntax/names.ts';
+import { type CustomOptions, SHOWS_SEARCH_PATH, withOptions } from '../syntax/session-traits.ts';
 import type { SideEffects } from '../syntax/side-effects.ts';
 import { isExplain } from '../syntax/statements.ts';
 import type { ParameterText } from './parameters.ts';
@@ -428,20 +428,18 @@ export class SessionRewriter {
     return { ...outcome, warnings: this.warnings(outcome.warnings) };
   }
 
-  /** @returns what gets the rows of an EXPLAIN, or of a query of the catalogs about `public`, in the words of the client; for any other statement, the same */
+  /** @returns what gets rows that have the schema's name in the words of the client; for a statement without such rows, the same */
   replies(sql: string, replies: Replies): Replies {
     const rewriter = this.#rewriter;
-    if (rewriter === undefined) return replies;
-    const isPlan = isExplain(sql);
-    if (!isPlan && !asksForPublic(sql)) return replies;
-    const change = isPlan ? rewriter.explained() : (value: Buffer) => rewriter.catalogValue(value);
-    const changed = isPlan ? withOnlyValue : withValues;
+    const shows = rewriter && shownBy(sql);
+    const change = shows && rewriter?.rows(shows);
+    if (change === undefined) return replies;
     return {
       parameters: (...described) => replies.parameters?.(...described),
       fields: (...described) => replies.fields?.(...described),
       bound: () => replies.bound?.(),
       row: (source, start, end) => {
-        const row = changed(source.subarray(start, end), change);
+        const row = change(source.subarray(start, end));
         replies.row?.(row, HEADER_BYTES, row.length);
       },
       ...(replies.largeRow && { largeRow: (...row) => replies.largeRow?.(...row) ?? DONE }),
@@ -463,6 +461,13 @@ export class SessionRewriter {
       return { severity: warning.severity, code: warning.code, message, ...notes };
     });
   }
+}
+
+/** What the rows of a statement have of the schema's name. */
+function shownBy(sql: string): 'plan' | 'search_path' | 'names' | undefined {
+  if (isExplain(sql)) return 'plan';
+  if (SHOWS_SEARCH_PATH.test(sql) || readsSearchPath(sql)) return 'search_path';
+  return asksForPublic(sql) ? 'names' : undefined;
 }
 
 /** A session that must be notified when its key is revoked. */

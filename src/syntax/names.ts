@@ -218,6 +218,8 @@ export class Scope {
   readonly depth: number;
   /** Nothing from this offset on can need an edit. */
   until: number;
+  #readsCatalogs: boolean | undefined;
+  #bareParameters: ReadonlyMap<string, number> | undefined;
   /** The number of tokens that are still read after `until`. */
   #left = TOKENS_AFTER_MENTION;
   readonly calls: Call[] = [];
@@ -262,6 +264,19 @@ export class Scope {
     this.content = content;
     this.depth = outer === undefined ? 0 : outer.depth + 1;
     this.options = options;
+  }
+
+  /** Whether the text mentions the catalogs. */
+  get readsCatalogs(): boolean {
+    const { text } = this.lexer;
+    this.#readsCatalogs ??= text.length <= TEXT_MAX_CHARACTERS && CATALOG.test(text);
+    return this.#readsCatalogs;
+  }
+
+  /** How often the text has each parameter without a cast, or something that looks like one. */
+  get bareParameters(): ReadonlyMap<string, number> {
+    this.#bareParameters ??= countOf(this.lexer.text.match(BARE_PARAMETER) ?? []);
+    return this.#bareParameters;
   }
 
   /** Whether the rest, from the current token on, need not be read. */
@@ -416,6 +431,14 @@ export class Scope {
     lexer.moveTo(this.lexer.end);
     return lexer;
   }
+}
+
+const BARE_PARAMETER = /\$\d+(?!\d|\s*::)/g;
+
+function countOf(words: readonly string[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+  return counts;
 }
 
 /** How many tokens behind a function's body are searched for its SET clauses. */
@@ -579,7 +602,7 @@ const SCHEMA_COLUMNS = new Set(
 /** Shows that a statement reads the catalogs. Otherwise a column of such a name may belong to one of the organization's tables. */
 const CATALOG =
   /\binformation_schema\b|\bpg_(?:catalog|namespace|tables|views|matviews|indexes|sequences|policies|stats|stat_\w+|statio_\w+)\b/i;
-/** Longer texts are not searched for the catalogs. */
+/** Longer texts are not searched for the catalogs, nor for what their parameters name. */
 const TEXT_MAX_CHARACTERS = 65_536;
 
 /** Columns of information_schema that hold names of databases. */
@@ -613,7 +636,7 @@ function meaningByComparison(scope: Scope): LiteralMeaning | undefined {
     return EXPRESSIONS.has(operator) ? meaningOfPattern(scope, second, 'expression') : undefined;
   }
   if (scope.isOneOf(last, ['like', 'ilike'])) return meaningOfPattern(scope, scope.isWord(second, 'not') ? third : second, 'like');
-  if (scope.isPunctuation(last, Code.Close) && lexer.text.startsWith(PSQL_PATTERN, lexer.start + 1) && readsCatalogs(scope))
+  if (scope.isPunctuation(last, Code.Close) && lexer.text.startsWith(PSQL_PATTERN, lexer.start + 1) && scope.readsCatalogs)
     return 'expression';
   return meaningByOperandAfter(scope);
 }
@@ -649,8 +672,8 @@ function meaningOfColumn(scope: Scope, span: Span): 'name' | 'database' | undefi
   if (!isIdentifier(span.kind)) return undefined;
   const name = scope.nameOf(span);
   if (name === 'datname') return 'database';
-  if (SCHEMA_COLUMNS.has(name)) return readsCatalogs(scope) ? 'name' : undefined;
-  return DATABASE_COLUMNS.has(name) && readsCatalogs(scope) ? 'database' : undefined;
+  if (SCHEMA_COLUMNS.has(name)) return scope.readsCatalogs ? 'name' : undefined;
+  return DATABASE_COLUMNS.has(name) && scope.readsCatalogs ? 'database' : undefined;
 }
 
 /** The names that the current parenthesis encloses: `nspname IN ('public', 'other')`, `nspname = ANY ($1)`; undefined for others. */
@@ -705,8 +728,9 @@ function rowsOf(scope: Scope): { readonly row?: Arguments | undefined; readonly 
  * Only the statement itself has parameters of the client.
  */
 export function meaningOfParameter(scope: Scope): ParameterMeaning | undefined {
-  const { calls, lexer } = scope;
-  const call = calls.at(-1);
+  // What replaces a parameter is up to fifty times as long.
+  if (scope.lexer.text.length > TEXT_MAX_CHARACTERS) return undefined;
+  const call = scope.calls.at(-1);
   const types = castsAfter(scope);
   const [first] = types;
   if (call?.meanings === SCHEMA_ARRAY) return 'array';
@@ -722,12 +746,12 @@ export function meaningOfParameter(scope: Scope): ParameterMeaning | undefined {
     if (meaning === 'schema') return 'schema';
     const kind = call !== undefined && meaning === 'sql' ? NAMED.get(call.meanings ?? []) : undefined;
     if (kind !== 'regclass') return kind;
-    return first !== undefined ? 'text' : isNamedAgain(lexer) ? undefined : kind;
+    return first !== undefined ? 'text' : isNamedAgain(scope) ? undefined : kind;
   }
   if (named.name === 'regnamespace') return named.isArray ? undefined : 'schema';
   if (meaningOfType(named.name) !== 'sql') return undefined;
   if (named !== first) return named.isArray ? undefined : 'text';
-  if (isNamedAgain(lexer)) return undefined;
+  if (isNamedAgain(scope)) return undefined;
   if (named.isArray) return 'text[]';
   return named.name === 'regclass' ? 'regclass' : 'text';
 }
@@ -741,10 +765,10 @@ function isWhole(scope: Scope): boolean {
   return begins && (next === Code.Comma || next === Code.Close || scope.calls.at(-1)?.meanings === CAST);
 }
 
-/** Whether the statement has the same parameter elsewhere without a cast: then its type must stay. */
-function isNamedAgain({ text, start, end }: Lexer): boolean {
-  const again = new RegExp(`\\${text.slice(start, end)}(?!\\d|\\s*::)`, 'g');
-  return [...text.slice(0, TEXT_MAX_CHARACTERS).matchAll(again)].some(({ index }) => index !== start);
+/** Whether the text has the same parameter elsewhere without a cast: then its type must stay. */
+function isNamedAgain(scope: Scope): boolean {
+  const { text, start, end } = scope.lexer;
+  return (scope.bareParameters.get(text.slice(start, end)) ?? 0) > (scope.nextCode() === Code.Colon ? 0 : 1);
 }
 
 /**
@@ -790,8 +814,8 @@ const CAST_TO = /\s*::\s*(\w+)/y;
 
 /** Columns and relations with names of roles. An organization's role is called as its schema. */
 const NAMES_ROLES = /owner|grant|\brol|usename|\buser\b|_user\b|userbyid|_privileges\b/i;
-/** Of these all columns are read, and one has names of roles. */
-const ALL_COLUMNS = /\*[^']*\b(?:pg_tables|pg_views|pg_matviews|pg_sequences|schemata)\b/i;
+/** Views that have a column of roles, which `*` reads. */
+const WITH_ROLES = /\b(?:pg_tables|pg_views|pg_matviews|pg_sequences|schemata)\b/i;
 
 /**
  * Whether a text is one query of the catalogs about the schema `public`, in whose answer names of the schema can be told from those of
@@ -799,16 +823,24 @@ const ALL_COLUMNS = /\*[^']*\b(?:pg_tables|pg_views|pg_matviews|pg_sequences|sch
  */
 export function asksForPublic(text: string, options?: LexerOptions): boolean {
   if (text.length > TEXT_MAX_CHARACTERS || !text.includes("'public'")) return false;
-  if (!CATALOG.test(text) || NAMES_ROLES.test(text) || ALL_COLUMNS.test(text)) return false;
+  if (!CATALOG.test(text) || NAMES_ROLES.test(text) || (text.includes('*') && WITH_ROLES.test(text))) return false;
+  return isOneQuery(text, options);
+}
+
+const SEARCH_PATH = /'search_path'/i;
+const READS_SETTINGS = /\b(?:current_setting|set_config|pg_settings)\b/i;
+
+/** Whether a text is one query that reads, or sets and returns, the session's search_path. */
+export function readsSearchPath(text: string, options?: LexerOptions): boolean {
+  return text.length <= TEXT_MAX_CHARACTERS && SEARCH_PATH.test(text) && READS_SETTINGS.test(text) && isOneQuery(text, options);
+}
+
+function isOneQuery(text: string, options: LexerOptions | undefined): boolean {
   const statements = [...eachStatement(text, options)].filter((statement) => statement !== undefined);
   return statements.length === 1 && QUERY_BEGINS.test(text);
 }
 
 const QUERY_BEGINS = /^(?:\s|--[^\n]*\n)*(?:select|with)\b/i;
-
-function readsCatalogs({ lexer: { text } }: Scope): boolean {
-  return text.length <= TEXT_MAX_CHARACTERS && CATALOG.test(text);
-}
 
 /** A subpattern `public` of a regular expression, an element of an array's literal. */
 const WORD = /(?<!\w)public(?!\w)/g;

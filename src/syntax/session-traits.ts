@@ -305,7 +305,7 @@ const DEALLOCATES = /\bdeallocate\b/i;
 const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
 const ALL = /\ball\b/i;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b|\binet_(?:client|server)_(?:addr|port)\b/i;
-const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
+export const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
 /**
  * @param original text in any encoding that contains ASCII, for example UTF-8 bytes decoded as Latin-1

@@ -53,7 +53,19 @@ describe('a public schema of one’s own', () => {
     await client.query("SELECT set_config('search_path', 'public', false)");
     expect(await shown()).toBe('public');
     expect((await client.query('SELECT name FROM users')).rows).toEqual([{ name: 'Ada' }]);
+    const asked = async (text: string, values: unknown[] = []) => Object.values((await client.query(text, values)).rows[0]);
+    expect(await asked("SELECT current_setting('search_path')")).toEqual(['public']);
+    expect(await asked("SELECT current_setting('search_path') AS path, $1 AS data", ['x'])).toEqual([acme.id, 'x']);
+    expect(await asked("SELECT set_config('search_path', $1, false), current_user", ['"$user", public'])).toEqual([
+      '"$user", public',
+      acme.id,
+    ]);
+    expect(await asked("SELECT setting FROM pg_settings WHERE name = 'search_path'")).toEqual(['"$user", public']);
+    expect(await asked("SELECT name FROM users WHERE current_setting('search_path') <> ''")).toEqual(['Ada']);
     await client.end();
+    for (const text of ['SHOW search_path', "SELECT current_setting('search_path') AS search_path"]) {
+      expect((await service.query(acme, text)).body.rows).toEqual([{ search_path: '"$user", public' }]);
+    }
     const started = await service.connect(acme, { options: '-c search_path=public' });
     expect((await started.query('SELECT name FROM users')).rows).toEqual([{ name: 'Ada' }]);
     await started.end();
