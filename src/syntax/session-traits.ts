@@ -346,7 +346,6 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
   };
 }
 
-const NO_NAMES: readonly string[] = [];
 const EXECUTED = /\bexecute\b(?:\s+("(?:[^"]|"")+"|[a-z_\x80-\xff][\w$\x80-\xff]*))?/gi;
 const MAX_EXECUTED = 100;
 
