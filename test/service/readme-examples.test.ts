@@ -37,6 +37,7 @@ describe('the examples of the documents, in their order', () => {
       'Keys',
       'Clones',
       'Several statements, all or none',
+      "Row security for an application's users",
       'Migrations',
       'Saved queries',
       'Sessions',
@@ -47,7 +48,7 @@ describe('the examples of the documents, in their order', () => {
     expect(sections('yaml')).toEqual(['With Patroni']);
     for (const language of ['ini', 'sh', 'bash']) expect(sections(language)).toEqual(['With pgBackRest', 'With Barman']);
     expect(sections('conf')).toEqual(['With pgBackRest']);
-    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own', 'With Barman']);
+    expect(sections('sql')).toEqual(['psql', "Row security for an application's users", 'A Postgres of your own', 'With Barman']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
@@ -134,6 +135,30 @@ describe('the examples of the documents, in their order', () => {
     const { status, body } = await curl('Several statements, all or none');
     expect(status).toBe(200);
     expect(body).toMatchObject({ status: 'committed', results: [{ rows: [{ id: '3' }] }, { rowCount: 1 }] });
+  });
+
+  it('keep the rows of users apart', async () => {
+    const section = "Row security for an application's users";
+    const owner = await service.connect(organization);
+    await owner.query(textOf(section, 'sql'));
+    const { body: made } = await service.call('POST', '/api/keys', { key: organization.apiKey, body: { name: 'app', scope: 'data' } });
+    const { body } = await curl(section, { ...environment(), DATA_KEY: made.apiKey });
+    expect(body).toMatchObject({ status: 'committed', results: [{ rowCount: 1 }, { rows: [{ body: 'water the plants' }] }] });
+
+    const as = async (user: string | undefined, sql: string) => {
+      const settings = user === undefined ? {} : { settings: { 'app.user_id': user } };
+      const reply = await service.call('POST', '/api/query', { key: made.apiKey, body: { sql, ...settings } });
+      const { rows, rowCount, sqlstate } = reply.body;
+      return reply.status === 200 ? (rows.length > 0 ? rows : rowCount) : [reply.status, sqlstate];
+    };
+    expect(await as('bert', 'select body from notes')).toBe(0);
+    expect(await as(undefined, 'select body from notes')).toBe(0);
+    expect(await as('bert', "update notes set body = 'his'")).toBe(0);
+    expect(await as('bert', 'delete from notes')).toBe(0);
+    expect(await as('bert', "insert into notes (user_id, body) values ('anna', 'forged')")).toEqual([403, '42501']);
+    expect(await as('anna', 'select body from notes')).toEqual([{ body: 'water the plants' }]);
+    expect((await owner.query('select user_id from notes')).rows).toEqual([{ user_id: 'anna' }]);
+    await owner.end();
   });
 
   it('migrate, once', async () => {
@@ -311,8 +336,8 @@ function lasting(body: unknown): unknown {
 }
 
 /** A real shell reads the line; `curl` itself need not be there. */
-async function curl(section: string): Promise<JsonReply> {
-  const { stdout } = await shell(`curl() { printf '%s\\0' "$@"; }\n${here(textOf(section, 'curl'))}`);
+async function curl(section: string, env: Readonly<Record<string, string | undefined>> = environment()): Promise<JsonReply> {
+  const { stdout } = await shell(`curl() { printf '%s\\0' "$@"; }\n${here(textOf(section, 'curl'))}`, env);
   const words = stdout.split('\0');
   const url = new URL(words.find((word) => word.startsWith('http://')) ?? '');
   const after = (option: string) => words.flatMap((word, i) => (word === option ? [words[i + 1] ?? ''] : []));
