@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { formerChannelsOf } from '../../src/auth/derived-secrets.ts';
+import { channelSecret, channelsOf, formerChannelsOf } from '../../src/auth/derived-secrets.ts';
 import { describeSchema } from '../src/rewriting/dump/describe-schema.ts';
 import { eventually } from '../support/eventually.ts';
 import { TEST_SECRET } from '../support/service.ts';
@@ -61,7 +61,7 @@ describe('channels in a shared database', () => {
   let scene: Scene;
   let listener: pg.Client;
   let heard: string[];
-  /** What stands before the names of the victim's channels, which only itself may know. */
+  /** What stands before the names of the victim's channels, which no other organization may know. */
   let prefix: string;
   beforeAll(async () => {
     scene = await makeScene('schema');
@@ -69,8 +69,8 @@ describe('channels in a shared database', () => {
     listener = await scene.service.connect(scene.victim, { options: '-c postern.pool=session' });
     listener.on('notification', ({ channel, payload }) => heard.push(`${channel}: ${payload}`));
     await listener.query('SELECT hear()');
-    const { rows } = await listener.query<{ channel: string }>('SELECT pg_listening_channels() AS channel');
-    prefix = rows[0]?.channel.replace(/:news$/, '') ?? '';
+    prefix = channelsOf(channelSecret(TEST_SECRET), scene.victim.id);
+    expect((await listener.query('SELECT pg_listening_channels() AS channel')).rows).toEqual([{ channel: 'news' }]);
   });
   afterAll(async () => {
     await listener.end();
