@@ -163,7 +163,7 @@ describe.each(PLACEMENTS)('a dump of an organization, placement %s', (placement)
 
   it('is refused where something is already, and where it is none; nothing is changed then', async () => {
     const target = await service.signUp();
-    await asOwner(target, (client) => client.query('CREATE TABLE mine (a int)'));
+    await asOwner(target, (client) => client.query('CREATE TABLE mine AS SELECT 1 AS a'));
     await expect(admin('org', 'restore', target.id, '--file', file())).rejects.toThrow(/has something already \(mine\)/);
     const empty = await service.signUp();
     const broken = join(scratch.path, 'broken');
@@ -179,9 +179,11 @@ describe.each(PLACEMENTS)('a dump of an organization, placement %s', (placement)
     expect(rows).toEqual([]);
     const control = new pg.Client({ ...server, database: variables.POSTERN_CONTROL_DATABASE });
     await control.connect();
-    await control.query("UPDATE postern.organizations SET disk_state = 'over' WHERE id = $1", [empty.id]);
+    // With a limit that it is over, or the service would let it write again.
+    const over = `UPDATE postern.organizations SET disk_state = 'over', limits = '{"diskBytes": 1}' WHERE id = $1`;
+    await control.query(over, [target.id]);
     await control.end();
-    await expect(admin('org', 'dump', empty.id, '--file', broken)).rejects.toMatchObject({ kind: 'disk_quota_exceeded' });
+    await expect(admin('org', 'dump', target.id, '--file', broken)).rejects.toMatchObject({ kind: 'disk_quota_exceeded' });
     await expect(admin('org', 'dump', 'org_000000000000', '--file', broken)).rejects.toMatchObject({ kind: 'not_found' });
   });
 

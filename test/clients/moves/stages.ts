@@ -29,10 +29,12 @@ export async function superuserIn(database: string | undefined, server: ServerLo
 /** Has the copy's part of a statement of the organization not end. */
 export async function makeSlow(doors: Doors, organization: TestOrganization, statement: string): Promise<void> {
   const { body } = await doors.query(organization, 'SELECT current_database() AS here');
+  // In two parts, or the copy would compare with the name that it has there.
+  const here = body.rows[0].here.replace('_', "_' || '");
   await doors.query(
     organization,
     `CREATE FUNCTION slow(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
-       IF current_database() <> '${body.rows[0].here}' THEN PERFORM pg_catalog.pg_sleep(3600); END IF; RETURN n; END $$`,
+       IF current_database() <> '${here}' THEN PERFORM pg_catalog.pg_sleep(3600); END IF; RETURN n; END $$`,
   );
   await doors.query(organization, statement);
 }
