@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ServiceError } from '../src/errors.ts';
+import { nearest, simplified, WORD_MAX_CHARACTERS } from '../src/runtime/nearest-word.ts';
 
 const MAX_ISSUES = 5;
 /** The longest list that a schema allows. In a longer one, every item would be validated before the length is checked. */
@@ -171,9 +172,6 @@ function hintOfUnknown(all: readonly string[], { properties = {} }: JsonSchema):
   return known.length === 0 ? 'There are none here.' : `There are ${known.join(', ')}.`;
 }
 
-/** A longer text is no misspelling of anything. */
-const WORD_MAX_CHARACTERS = 100;
-
 /** What other APIs call the members of requests. */
 const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
   Object.entries({
@@ -206,41 +204,6 @@ export function suggestPath(path: string, known: Iterable<string>): string | und
   const paths = [...known].filter((one) => one !== '/');
   const end = path.toLowerCase().replace(/^\/+|\/+$/g, '');
   return (end === '' ? undefined : paths.find((one) => one.endsWith(`/${end}`))) ?? nearest(path, paths);
-}
-
-function nearest(word: string, candidates: readonly string[]): string | undefined {
-  const plain = simplified(word);
-  const furthest = plain.length < 4 ? 0 : plain.length < 8 ? 1 : 2;
-  let found: string | undefined;
-  let least = furthest + 1;
-  for (const candidate of candidates) {
-    const other = simplified(candidate);
-    if (Math.abs(other.length - plain.length) >= least) continue;
-    const distance = editDistance(plain, other);
-    if (distance < least) [found, least] = [candidate, distance];
-  }
-  return found;
-}
-
-/** `time_out_ms`, `timeout-ms` and `timeoutMs` are the same. */
-function simplified(word: string): string {
-  return word.toLowerCase().replace(/[_-]|\/+$/g, '');
-}
-
-/** How many characters have to be put in, taken out, replaced, or swapped with the next. */
-function editDistance(a: string, b: string): number {
-  let [before, above]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, i) => i)];
-  for (let i = 1; i <= a.length; i += 1) {
-    const row = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const changed = (above[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const isSwap = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      const swapped = isSwap ? (before[j - 2] ?? 0) + 1 : changed;
-      row.push(Math.min(changed, swapped, (above[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
-    }
-    [before, above] = [above, row];
-  }
-  return above[b.length] ?? 0;
 }
 
 export type JsonSchema = z.core.JSONSchema.BaseSchema;

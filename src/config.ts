@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { nearest } from './runtime/nearest-word.ts';
 
 /** All settings, read once at the start; operators change some of them later: {@link RunningConfig}. Only this file reads `process.env`. */
 export type Config = Readonly<z.output<typeof schema>>;
@@ -305,32 +306,10 @@ export function unknownVariables(environment: Readonly<Record<string, string | u
   return unknown.map((name) => `${name}${didYouMean(name, known)}`);
 }
 
-/** How many letters may be wrong in what is taken for another word. */
-const WRONG_LETTERS_MAX = 3;
-const WORD_MAX_CHARACTERS = 64;
-
 /** ` (did you mean x?)` if a word is much like one of these; else nothing. */
 function didYouMean(text: string, words: readonly string[]): string {
-  if (text.length > WORD_MAX_CHARACTERS) return '';
-  const [asked, max] = [text.toLowerCase(), Math.min(WRONG_LETTERS_MAX, Math.floor(text.length / 2))];
-  const near = words.map((word) => ({ word, wrong: distance(asked, word.toLowerCase()) })).filter(({ wrong }) => wrong <= max);
-  const [best] = near.sort((a, b) => a.wrong - b.wrong);
-  return best === undefined ? '' : ` (did you mean ${best.word}?)`;
-}
-
-/** Levenshtein's, where two letters that have changed places are one error. */
-function distance(a: string, b: string): number {
-  let [before, row]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, column) => column)];
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const change = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const swap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? (before[j - 2] ?? 0) + 1 : change;
-      next.push(Math.min(change, swap, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    [before, row] = [row, next];
-  }
-  return row[b.length] ?? 0;
+  const meant = nearest(text, words);
+  return meant === undefined ? '' : ` (did you mean ${meant}?)`;
 }
 
 /** Whether its password is an API key: what a client of Postern connects with. */
