@@ -101,7 +101,7 @@ const GAP = String.raw`(?:\s|\0\d+\0)`;
 const DEFINITION = new RegExp(String.raw`^${GAP}*(?:create|alter)\b`, 'i');
 /** CREATE TABLE … AS runs its query once. */
 const TABLE_OF_ROWS = new RegExp(
-  String.raw`^${GAP}*create${GAP}+(?:(?:global|local)${GAP}+)?(?:(?:temp|temporary|unlogged)${GAP}+)?table${GAP}+[^(]*?(?:\([^()]*\)[^()]*)?\bas\b`,
+  String.raw`^${GAP}*create${GAP}+(?:(?:global|local)${GAP}+)?(?:(?:temp|temporary|unlogged)${GAP}+)?table${GAP}[^(]*?(?:\([^()]*\)[^()]*)?\bas\b`,
   'i',
 );
 /** This view shows the server's process ids, so `pid <> pg_backend_pid()` must compare with the server's. */

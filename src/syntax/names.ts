@@ -844,7 +844,7 @@ const QUERY_BEGINS = /^(?:\s|--[^\n]*\n)*(?:select|with)\b/i;
 
 /** A subpattern `public` of a regular expression, an element of an array's literal. */
 const WORD = /(?<!\w)public(?!\w)/g;
-const ELEMENT = /(?<=[{,]\s*"?)public(?="?\s*[,}])/g;
+const ELEMENT = /public(?<=[{,]\s*"?public)(?="?\s*[,}])/g;
 
 /** Where a literal names the schema `public`. @param meaning of the literal: of a name, names or a pattern */
 export function publicIn(text: string, meaning: 'name' | 'like' | 'expression' | 'array'): [start: number, end: number][] {

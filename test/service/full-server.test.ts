@@ -16,8 +16,8 @@ beforeAll(async () => {
   const variables = {
     ...testVariables(),
     DATABASE_URL: cluster.url,
-    POSTERN_BACKENDS_MAX: '50',
-    POSTERN_BACKENDS_PER_TENANT: '50',
+    POSTERN_BACKENDS_MAX: '25',
+    POSTERN_BACKENDS_PER_TENANT: '25',
   };
   first = await startTestService(variables);
   second = await startTestService({ ...variables, POSTERN_QUEUE_TIMEOUT_MS: '10000' });

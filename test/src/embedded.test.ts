@@ -121,7 +121,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       expect(await startOf(pid ?? 0)).toBeUndefined();
       // The reserve is made when the server has started.
       const made = (await readdir(join(scratch.path, 'data'))).filter((name) => name !== 'disk-reserve');
-      expect(made.sort()).toEqual(['pg_hba.conf', 'postgres', 'postgres.log', 'secret']);
+      expect(made.sort()).toEqual(['.gitignore', 'pg_hba.conf', 'postgres', 'postgres.log', 'secret']);
     });
 
     test('takes another secret at any start', async () => {

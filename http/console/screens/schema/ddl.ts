@@ -315,8 +315,8 @@ function collationDdl(collation: SchemaCollation): readonly string[] {
 
 /** The type that is made together with a range. */
 function multirangeOf({ kind, definition }: SchemaType): readonly string[] {
-  const [, name] = (kind === 'range' && / MULTIRANGE_TYPE_NAME = (.*)\)$/.exec(definition ?? '')) || [];
-  return name === undefined ? [] : [name];
+  const [, named] = kind === 'range' ? (definition ?? '').split(' MULTIRANGE_TYPE_NAME = ', 2) : [];
+  return named === undefined ? [] : [named.replace(/\)$/, '')];
 }
 
 export function typeDdl(type: SchemaType): readonly string[] {
