@@ -37,6 +37,8 @@ const lastWordsOf = async (client: pg.Client) => (await once(client, 'error'))[0
 const said = (line: string): Ended => ({ code: 0, signal: null, stdout: `${line}\n`, stderr: '' });
 
 describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', (placement) => {
+  /** For what does not touch where an organization's data lives. */
+  const itOnce = it.runIf(placement === 'database');
   let variables: Record<string, string>;
   let service: TestService;
   beforeAll(async () => {
@@ -56,7 +58,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
       .reverse();
   }
 
-  it('org list shows everybody, and nothing that a terminal would obey', async () => {
+  itOnce('org list shows everybody, and nothing that a terminal would obey', async () => {
     const [first, second] = [await service.signUp('Acme'), await service.signUp('Evil \u200dCorp')];
     const { code, stdout, stderr } = await admin('org', 'list');
     expect([code, stderr]).toEqual([0, '']);
@@ -67,7 +69,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     expect(line(second)).toContain('  Evil \ufffdCorp  ');
   });
 
-  it('shows organizations, keys, sessions, statistics and audit logs, in parts and as JSON', async () => {
+  itOnce('shows organizations, keys, sessions, statistics and audit logs, in parts and as JSON', async () => {
     const [organization, other] = [await service.signUp('Shown'), await service.signUp('Later')];
     const json = async (...words: string[]) => {
       const { code, stdout, stderr } = await admin(...words, '--json');
@@ -169,7 +171,7 @@ statement ms         2000         2000
     });
   });
 
-  it('org suspend ends sessions at once and refuses the key until org resume', async () => {
+  itOnce('org suspend ends sessions at once and refuses the key until org resume', async () => {
     const organization = await service.signUp();
     const [idle, busy] = [await service.connect(organization), await service.connect(organization)];
     const end = lastWordsOf(idle);
@@ -228,7 +230,7 @@ statement ms         2000         2000
     expect(await auditOf(organization)).toEqual(['organization.dropping', 'organization.dropped']);
   });
 
-  it('org drop asks at a terminal, and refuses where there is none', async () => {
+  itOnce('org drop asks at a terminal, and refuses where there is none', async () => {
     const organization = await service.signUp('Evil \u200dCorp');
     const refused = `postern: nothing was dropped: org drop asks first, and here is no terminal; give --yes to drop ${organization.id}\n`;
     expect(await admin('org', 'drop', organization.id)).toEqual({ code: 1, signal: null, stdout: '', stderr: refused });
@@ -261,7 +263,7 @@ statement ms         2000         2000
     });
   });
 
-  it('key issue gives a new key for a lost one, which is dead with its sessions; those of programs go on', async () => {
+  itOnce('key issue gives a new key for a lost one, which is dead with its sessions; those of programs go on', async () => {
     const organization = await service.signUp();
     const forProgram = { name: 'program', scope: 'write' };
     const { body: made } = await service.call('POST', '/api/keys', { key: organization.apiKey, body: forProgram });

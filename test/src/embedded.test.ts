@@ -80,6 +80,9 @@ async function refusal(options: Partial<EmbeddedOptions> = {}): Promise<string> 
 }
 
 describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
+  /** For what is the same with any server. */
+  const testOnce = test.runIf(given === undefined);
+
   beforeAll(() => {
     programs = given;
   });
@@ -102,7 +105,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       expect(await query(second, 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
     });
 
-    test('shows its secret, its log and its socket to no other user', async () => {
+    testOnce('shows its secret, its log and its socket to no other user', async () => {
       const cluster = await start();
       const mode = async (path: string) => ((await stat(path)).mode & 0o777).toString(8);
       const data = join(scratch.path, 'data');
@@ -124,7 +127,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       expect(made.sort()).toEqual(['.gitignore', 'pg_hba.conf', 'postgres', 'postgres.log', 'secret']);
     });
 
-    test('takes another secret at any start', async () => {
+    testOnce('takes another secret at any start', async () => {
       const first = await start();
       await stop(first);
       const second = await start({ secret: 'one of the operator’s own' });
@@ -132,7 +135,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       await expect(query({ ...second, superuser: first.superuser }, 'SELECT')).rejects.toMatchObject({ code: '28P01' });
     });
 
-    test('with a long path has its socket in a short one that no other user can enter', async () => {
+    testOnce('with a long path has its socket in a short one that no other user can enter', async () => {
       const cluster = await start({ dataDir: join(scratch.path, 'long'.repeat(30)) });
       expect(cluster.host.startsWith(join(tmpdir(), 'postern-'))).toBe(true);
       expect((await stat(cluster.host)).mode & 0o777).toBe(0o700);
@@ -143,13 +146,13 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
   });
 
   describe('a start is refused in one line', () => {
-    test('when another Postern is at work there', async () => {
+    testOnce('when another Postern is at work there', async () => {
       await start();
       const advice = 'stop it, or set POSTERN_DATA_DIR to another folder';
       expect(await refusal()).toBe(`data directory …/data is in use by another Postern (process ${process.pid}): ${advice}`);
     });
 
-    test('for one of two that come at the same time', async () => {
+    testOnce('for one of two that come at the same time', async () => {
       const outcomes = await Promise.allSettled([start(), start()]);
       expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
     });
@@ -164,7 +167,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       );
     });
 
-    test('when there is something else in place of a directory, or nothing can be made there', async () => {
+    testOnce('when there is something else in place of a directory, or nothing can be made there', async () => {
       await writeFile(join(scratch.path, 'file'), '');
       expect(await refusal({ dataDir: join(scratch.path, 'file') })).toBe('data directory …/file cannot be used: file already exists');
       expect(await refusal({ dataDir: join(scratch.path, 'file', 'data') })).toBe(
@@ -228,7 +231,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       expect(await query(cluster, 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
     });
 
-    test('another process that has been given the number of its server is left alone', async () => {
+    testOnce('another process that has been given the number of its server is left alone', async () => {
       await stop(await start());
       const account = await serverAccount();
       const bystander = spawn('sleep', ['600'], { cwd: '/', stdio: 'ignore', ...account });
@@ -239,7 +242,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       await once(bystander, 'exit');
     });
 
-    test('in the middle of making the cluster, it is made anew', async () => {
+    testOnce('in the middle of making the cluster, it is made anew', async () => {
       await mkdir(join(scratch.path, 'data', 'postgres.init-abcdef', 'base'), { recursive: true });
       await query(await start(), 'SELECT');
       expect(await readdir(join(scratch.path, 'data'))).not.toContain('postgres.init-abcdef');
@@ -269,7 +272,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
     });
     afterAll(() => rm(closed, { recursive: true, force: true }));
 
-    test('stays as it is: as root the cluster is kept outside, and found again', async () => {
+    testOnce('stays as it is: as root the cluster is kept outside, and found again', async () => {
       const dataDir = join(closed, 'data');
       const first = await start({ dataDir });
       await query(first, 'CREATE TABLE kept AS SELECT 1 AS id');
@@ -279,7 +282,7 @@ describe.each(SERVERS)('PostgreSQL $major', ({ programs: given }) => {
       expect(await query(await start({ dataDir }), 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
     });
 
-    test('a copied data directory does not become a second one on the same cluster', async () => {
+    testOnce('a copied data directory does not become a second one on the same cluster', async () => {
       const [original, copy] = [join(closed, 'original'), join(closed, 'copy')];
       await stop(await start({ dataDir: original }));
       await cp(original, copy, { recursive: true });
