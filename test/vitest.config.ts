@@ -49,7 +49,7 @@ const CLIENTS_OF_ONE_SCHEMA = ['knex', 'kysely', 'neon', 'pg', 'pg-dump', 'postg
 const SHARED_MODULES = { isolate: false, maxWorkers: 5 } as const;
 
 /** After those, where both are run; vitest wants to be told. */
-const LONGER = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
+const LONGER = { maxWorkers: 3, sequence: { groupOrder: 1 } } as const;
 
 export default defineConfig({
   cacheDir: '../node_modules/.vite',
