@@ -10,7 +10,7 @@ import { takeTemporaryFromRestricted } from './database.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './database-template.ts';
 import { ensureStatisticsReader } from './hardening.ts';
 import { allowedSettings, ensureOwnersRole, ensurePlatformRole, mayAdmitOwners, platformLogin, ROLE_SETTINGS } from './platform-role.ts';
-import { ensureSharedDatabase, SHARED, sharedFacts } from './shared-database.ts';
+import { ensureSharedDatabase, SHARED, type SharedFacts, sharedFacts } from './shared-database.ts';
 
 export interface ClusterOptions {
   /** Default: `default`, the server that the service is started with. */
@@ -122,29 +122,28 @@ async function prepare(session: pg.Client, admin: AdminLogin, options: ClusterOp
   await withSession({ ...admin, database: options.controlDatabase }, (control) =>
     provideQueryStatistics(control, pg.escapeIdentifier(platform.user), options.observe),
   );
-  const hardened = await ensureDatabases(session, admin, options, facts, platform.user);
+  const { template, shared } = await ensureDatabases(session, admin, options, facts, platform.user);
   const open = await closeDefaultDatabases(session);
-  const cluster = await describeCluster(session, admin, options, facts, platform);
-  warn(options.observe, hardened, open, cluster.roleSettings);
+  const cluster = await describeCluster(session, admin, options, facts, { platform, shared });
+  warn(options.observe, template && shared.isHardened, open, cluster.roleSettings);
   return cluster;
 }
 
-/** The template and the shared database. @returns whether their catalogs are hardened */
+/** The template and the shared database. @returns whether the template's catalogs are hardened, and what is true of the other */
 async function ensureDatabases(
   session: pg.Client,
   admin: AdminLogin,
   { allowXpath = false, secret, observe }: ClusterOptions,
   facts: ServerFacts,
   owner: string,
-): Promise<boolean> {
+): Promise<{ readonly template: boolean; readonly shared: SharedFacts }> {
   if (facts.superuser) {
     await ensureStatisticsReader(session);
     await ensureOwnersRole(session, owner, facts.version);
   }
   const made = { ...facts, owner, hasOwnersRole: await mayAdmitOwners(session, owner), allowXpath, secret, observe };
   await takeTemporaryFromRestricted(session, owner);
-  const hardened = await ensureTemplate(session, admin, made);
-  return (await ensureSharedDatabase(session, admin, made)) && hardened;
+  return { template: await ensureTemplate(session, admin, made), shared: await ensureSharedDatabase(session, admin, made) };
 }
 
 async function find(session: pg.Client, admin: AdminLogin, options: ClusterOptions): Promise<Cluster> {
@@ -152,7 +151,7 @@ async function find(session: pg.Client, admin: AdminLogin, options: ClusterOptio
   const platform = facts.superuser ? platformLogin(options.secret) : { user: admin.user, password: admin.password };
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_database WHERE datname = ANY ($1)', [[options.controlDatabase, SHARED]]);
   if (rows.length < 2) throw new ClusterError(`no Postern has been started there with the control database ${options.controlDatabase}`);
-  return describeCluster(session, admin, options, facts, platform);
+  return describeCluster(session, admin, options, facts, { platform, shared: await sharedFacts(admin) });
 }
 
 async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
@@ -237,7 +236,7 @@ async function describeCluster(
     programs,
   }: Pick<Cluster, 'controlDatabase' | 'secret'> & Partial<Pick<Cluster, 'name' | 'allowXpath' | 'programs'>>,
   facts: ServerFacts,
-  platform: RoleLogin,
+  { platform, shared }: { readonly platform: RoleLogin; readonly shared: SharedFacts },
 ): Promise<Cluster> {
   const { host, port, hosts, ssl, tlsFiles = {} } = admin;
   const roleSettings = await allowedSettings(session, platform.user);
@@ -254,7 +253,7 @@ async function describeCluster(
     superuser: facts.superuser ? admin : undefined,
     controlDatabase,
     sharedDatabase: SHARED,
-    ...(await sharedFacts(admin)),
+    ...shared,
     serverVersion: facts.version,
     maxConnections: facts.connections,
     roleSettings,

@@ -148,10 +148,9 @@ interface Found {
  * that all organizations could use. A restored one is hardened again: its comment says what has been done to the database that was
  * dumped, and its catalogs what has been done to it.
  * @param admin a session outside of it, holding the set-up lock
- * @returns whether its catalogs are hardened
  * @throws Error when it belongs to another role
  */
-export async function ensureSharedDatabase(admin: pg.Client, login: AdminLogin, options: SharedOptions): Promise<boolean> {
+export async function ensureSharedDatabase(admin: pg.Client, login: AdminLogin, options: SharedOptions): Promise<SharedFacts> {
   const { owner, superuser, version, allowXpath, hasOwnersRole } = options;
   // pg_upgrade does not keep the changes to the catalogs, so they are made again for each version.
   const edition = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${superuser && allowXpath ? ' with xpath' : ''}`;
@@ -172,7 +171,7 @@ export async function ensureSharedDatabase(admin: pg.Client, login: AdminLogin, 
     if (!(await isFound(session, findSharedDatabaseRights(hasOwnersRole))))
       await session.query(sharedDatabaseRights(SHARED, hasOwnersRole));
     if (!isReady) await session.query(`COMMENT ON DATABASE ${SHARED} IS ${pg.escapeLiteral(edition + (isHardened ? HARDENED : ''))}`);
-    return isHardened;
+    return factsOf(session, isHardened);
   });
 }
 
@@ -243,12 +242,15 @@ export interface SharedFacts {
   readonly hasPreparedTransactions: boolean;
 }
 
+/** Of one that has been made. */
 export function sharedFacts(login: AdminLogin): Promise<SharedFacts> {
-  return withSession({ ...login, database: SHARED }, async (session) => ({
-    isHardened: await isFound(session, findHardenedShared(undefined)),
-    pgNotify: await notifyCalled(session),
-    hasPreparedTransactions: await hasPreparedTransactions(session),
-  }));
+  return withSession({ ...login, database: SHARED }, async (session) => {
+    return factsOf(session, await isFound(session, findHardenedShared(undefined)));
+  });
+}
+
+async function factsOf(session: pg.Client, isHardened: boolean): Promise<SharedFacts> {
+  return { isHardened, pgNotify: await notifyCalled(session), hasPreparedTransactions: await hasPreparedTransactions(session) };
 }
 
 async function hasPreparedTransactions(session: pg.Client): Promise<boolean> {
