@@ -5,6 +5,8 @@ const USAGE = `usage: postern [command]
   start               starts the service; so does no command
   dev                 starts it on free ports, with an organization whose DATABASE_URL is printed, and kept in .env.postern;
                       prints an address that signs in to the console
+  migrate [folder]    applies a folder of SQL files to an organization
+  types               writes TypeScript types of an organization's tables
   admin <command>     what an operator does to organizations; alone it lists its commands
   --help, --version
 
@@ -25,6 +27,12 @@ switch (command) {
   case 'dev':
     if (rest.length > 0) refuse(`dev takes no arguments: ${rest[0]}`);
     else await (await import('./dev.ts')).runForDevelopment(process.env);
+    break;
+  case 'migrate':
+    process.exitCode = await (await import('./client/migrate.ts')).runMigrate(rest, process.env);
+    break;
+  case 'types':
+    process.exitCode = await (await import('./client/types.ts')).runTypes(rest, process.env);
     break;
   case 'admin':
     await (await import('./admin/admin.ts')).runAdminCommand(rest, process.env);

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { openOperator } from './admin/operations.ts';
 import { databaseUrl, doorsOf, httpUrl } from './banner.ts';
+import { ENV_FILE as FILE, variablesIn } from './client/organization-api.ts';
 import { type Config, isOfAnOrganization } from './config.ts';
 import { replaceFile } from './embedded/data-directory.ts';
 import { isFree, PORT_SETTINGS } from './ports.ts';
@@ -23,7 +24,6 @@ interface Developer {
 
 const NAME = 'dev';
 const EMAIL = 'dev@postern.test';
-const FILE = '.env.postern';
 
 /**
  * `postern dev`: the service on free ports, the same as the last time if they are free, with an organization whose key is kept in
@@ -106,7 +106,6 @@ async function developer(config: Config, { authenticator }: Service, { variables
   }
 }
 
-/** A file of variables for shells and for what reads such files, such as `node --env-file`. */
 interface EnvFile {
   /** Whether Postern has written it, or it is not there: only then it may be written. */
   readonly isOurs: boolean;
@@ -120,8 +119,7 @@ async function readEnvFile(path: string): Promise<EnvFile> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => (hasCode(error, 'ENOENT') ? undefined : ''));
   if (text === undefined) return { isOurs: true, variables: new Map() };
   if (!text.startsWith(`${HEADING}\n`)) return { isOurs: false, variables: new Map() };
-  const lines = text.matchAll(/^(\w+)=(.*)$/gm);
-  return { isOurs: true, variables: new Map([...lines].map(([, name = '', value = '']) => [name, value])) };
+  return { isOurs: true, variables: new Map(Object.entries(variablesIn(text))) };
 }
 
 /** For its owner only. No value may need quotes. */

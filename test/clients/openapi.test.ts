@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import openapiTS, { astToString } from 'openapi-typescript';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { kyselyTypes, rowTypes } from '../../src/client/types.ts';
 import { REPOSITORY } from '../support/documents.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { startTestService, type TestService } from '../support/service.ts';
@@ -57,6 +58,33 @@ console.log(JSON.stringify({
 }));
 `;
 
+/** What somebody writes with the types of an organization's tables. */
+const PROGRAM_WITH_TABLES = `
+import { Kysely, PostgresDialect } from 'kysely';
+import type { DB } from './kysely.ts';
+import type { Mood, Notes } from './rows.ts';
+
+const db = new Kysely<DB>({ dialect: new PostgresDialect({ pool: {} as never }) });
+const query = db.insertInto('notes').values({ body: 'a', mood: 'sad' });
+db.selectFrom('app.entries').select('id');
+const row: Notes = { id: '1', body: 'a', at: '2025-01-31T09:30:00Z', mood: null, tags: ['a'] };
+const mood: Mood = 'sad';
+
+// @ts-expect-error body is not null
+db.insertInto('notes').values({ mood: 'sad' });
+// @ts-expect-error the server makes it
+db.insertInto('notes').values({ body: 'a', id: '1' });
+// @ts-expect-error no such label
+const wrong: Mood = 'glad';
+console.log(query.compile().sql, row.id, mood, wrong);
+`;
+const TABLES_FOR_IT = [
+  "create type mood as enum ('sad', 'ok')",
+  'create table notes (id bigint generated always as identity, body text not null, at timestamptz not null default now(), mood mood, tags text[] not null default array[]::text[])',
+  'create schema app',
+  'create table app.entries (id int)',
+];
+
 const CONFIG = {
   extends: join(REPOSITORY, 'tsconfig.json'),
   compilerOptions: { noEmit: false, outDir: 'out', rootDir: '.', lib: ['es2023', 'dom'], typeRoots: ['node_modules/@types'] },
@@ -82,6 +110,12 @@ it('the OpenAPI document makes a TypeScript client that is type-checked, and wor
   await file('program.ts', PROGRAM);
   await file('package.json', '{"type":"module"}');
   await file('tsconfig.json', JSON.stringify(CONFIG));
+  const organization = await service.signUp();
+  for (const sql of TABLES_FOR_IT) expect((await service.query(organization, sql)).status).toBe(200);
+  const { body } = await service.call('GET', '/api/schema', { key: organization.apiKey });
+  await file('rows.ts', rowTypes(body));
+  await file('kysely.ts', kyselyTypes(body));
+  await file('tables.ts', PROGRAM_WITH_TABLES);
   await symlink(fileURLToPath(new URL('node_modules', import.meta.url)), join(scratch.path, 'node_modules'));
 
   const run = (command: string, args: readonly string[]) =>
