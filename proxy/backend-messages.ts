@@ -703,7 +703,7 @@ export class BackendReplies implements ReplyListener {
     const { pins, backend, statements } = this.#session;
     const facts = probe.facts();
     pins.probed(facts);
-    backend?.session.settingsMade(facts.settings);
+    backend?.session.settingsFound(facts.settings);
     statements.found(facts.statements);
   }
 

@@ -87,6 +87,7 @@ function inspect(
     if (readsSearchPath(text, options)) traits = { ...traits, shows: 'search_path' };
   }
   const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options) : undefined;
+  if (traits.listsSessions && translated?.listsSessions !== true) traits = { ...traits, listsSessions: false };
   return {
     traits,
     audited,

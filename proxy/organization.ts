@@ -1,4 +1,5 @@
 import { poolsOf } from '../src/backend/organization-pool.ts';
+import type { ShownSession } from '../src/placement/hardening.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import type { ListedSession, SessionSource } from '../src/router/sessions.ts';
 import { BoundedMap } from '../src/runtime/bounded-map.ts';
@@ -9,6 +10,8 @@ import { SequenceUse } from './pins.ts';
 import type { ProcessIds, SessionAddresses } from './process-ids.ts';
 import type { SessionStart } from './session-start.ts';
 
+/** More are not listed. */
+const MAX_SHOWN = 1_000;
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_ROLES = 1_000;
 const MAX_REMEMBERED_BACKENDS = 10_000;
@@ -18,6 +21,10 @@ export interface ReachableSession extends ListedSession {
   /** 0: idle. */
   readonly backendProcessId: number;
   readonly addresses: SessionAddresses;
+  /** Whether views of activity can be told of sessions. */
+  readonly isShown: boolean;
+  /** How the views of activity show it; undefined: it has ended. */
+  shown(): ShownSession | undefined;
   cancel(): Promise<void>;
 }
 
@@ -36,6 +43,10 @@ export class OrganizationSessions {
   /** Of the logins that are remembered. */
   #defaultsVersion = 0;
   readonly #sessions = new Map<number, OwnProcessId>();
+  /** Those of other processes, when these were asked last. */
+  #elsewhere: readonly ShownSession[] = [];
+  #asking: Promise<void> | undefined;
+  #askingNext: Promise<void> | undefined;
   /** The session that used a backend last, by the backend's process id. */
   readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
 
@@ -46,7 +57,7 @@ export class OrganizationSessions {
 
   /** Registers a session by its process id. @returns the translation between process ids of sessions and backends */
   join(processId: number, session: ReachableSession): ProcessIds {
-    const processIds = new OwnProcessId(processId, session, this.#sessions, this.#users);
+    const processIds = new OwnProcessId(processId, session, this, this.#sessions, this.#users);
     this.#sessions.set(processId, processIds);
     return processIds;
   }
@@ -55,6 +66,44 @@ export class OrganizationSessions {
     const processIds = this.#sessions.get(processId);
     if (processIds !== undefined) processIds.session = undefined;
     this.#sessions.delete(processId);
+  }
+
+  /** The sessions of this process, as views of activity show them. */
+  shown(): ShownSession[] {
+    const sessions: ShownSession[] = [];
+    for (const session of this.all()) {
+      const shown = session.shown();
+      if (shown !== undefined && sessions.push(shown) === MAX_SHOWN) break;
+    }
+    return sessions;
+  }
+
+  /** Those of all processes. */
+  shownAnywhere(): ShownSession[] {
+    return [...this.shown(), ...this.#elsewhere].slice(0, MAX_SHOWN);
+  }
+
+  /**
+   * Asks the other processes for theirs. One question is asked at a time: those who come meanwhile share the next, because the present one
+   * may have been answered before they came.
+   */
+  lookElsewhere(ask: () => Promise<readonly ShownSession[]>): Promise<void> {
+    if (this.#asking === undefined) return this.#ask(ask);
+    this.#askingNext ??= this.#asking.then(() => {
+      this.#askingNext = undefined;
+      return this.#ask(ask);
+    });
+    return this.#askingNext;
+  }
+
+  #ask(ask: () => Promise<readonly ShownSession[]>): Promise<void> {
+    this.#asking = ask()
+      .catch(() => [])
+      .then((sessions) => {
+        this.#elsewhere = sessions;
+        this.#asking = undefined;
+      });
+    return this.#asking;
   }
 
   *all(): Iterable<ReachableSession> {
@@ -82,10 +131,18 @@ class OwnProcessId implements ProcessIds {
   readonly own: number;
   /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
   session: ReachableSession | undefined;
+  readonly #organization: OrganizationSessions;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
   readonly #users: BoundedMap<number, number>;
 
-  constructor(own: number, session: ReachableSession, sessions: ReadonlyMap<number, OwnProcessId>, users: BoundedMap<number, number>) {
+  constructor(
+    own: number,
+    session: ReachableSession,
+    organization: OrganizationSessions,
+    sessions: ReadonlyMap<number, OwnProcessId>,
+    users: BoundedMap<number, number>,
+  ) {
+    this.#organization = organization;
     this.own = own;
     this.session = session;
     this.#sessions = sessions;
@@ -94,6 +151,14 @@ class OwnProcessId implements ProcessIds {
 
   get addresses(): SessionAddresses {
     return this.session?.addresses ?? UNKNOWN_ADDRESSES;
+  }
+
+  get areShown(): boolean {
+    return this.session?.isShown === true;
+  }
+
+  shown(): string {
+    return JSON.stringify(this.#organization.shownAnywhere());
   }
 
   backendOf(processId: number): number | undefined {
@@ -142,6 +207,10 @@ export class OrganizationDirectory implements SessionSource {
 
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
     for (const role of poolsOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
+  }
+
+  shownOf(pool: string): readonly ShownSession[] {
+    return this.#present.get(pool)?.shown() ?? [];
   }
 
   *all(): Iterable<readonly [pool: string, session: ListedSession]> {

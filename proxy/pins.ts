@@ -596,7 +596,7 @@ function quotedName(name: string): string {
 }
 
 /** A string literal that is right with every value of `standard_conforming_strings`. */
-function literal(text: string): string {
+export function literal(text: string): string {
   const quoted = `'${text.replaceAll("'", "''")}'`;
   return text.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted;
 }

@@ -2,6 +2,7 @@ import { type FrameScanner, HEADER_BYTES } from '../src/protocol/framing.ts';
 import { decodeFrontendMessage } from '../src/protocol/frontend.ts';
 import { replaceOutsideLiterals } from '../src/syntax/redaction.ts';
 import { type LexerOptions, lowerCase } from '../src/syntax/scanner.ts';
+import { LISTED_SESSIONS } from '../src/syntax/session-traits.ts';
 import { eachStatement } from '../src/syntax/statements.ts';
 
 /**
@@ -13,6 +14,10 @@ export interface ProcessIds {
   readonly own: number;
   /** What `inet_client_addr()` and its sisters are to the client. */
   readonly addresses: SessionAddresses;
+  /** Whether the views of activity show the ids of sessions, where they are told of these. */
+  readonly areShown: boolean;
+  /** What these views are told: the organization's sessions that its client may see. */
+  shown(): string;
   /** The backend that a session has at the moment. @returns undefined for an id that is no session's, 0 for one at rest */
   backendOf(processId: number): number | undefined;
   /** Cancels or ends a session of the same organization. @returns resolves when the signal has arrived; undefined where nobody has to wait for that */
@@ -52,6 +57,8 @@ interface Translated {
   readonly signals: readonly ParameterSignal[];
   /** The signals that the text itself asks for. */
   readonly due: readonly DueSignal[];
+  /** The views of activity that it reads have to be told of sessions. */
+  readonly listsSessions: boolean;
 }
 
 const OWN_ID = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_backend_pid|"pg_backend_pid")\s*\(\s*\)/gi;
@@ -77,23 +84,36 @@ const SERVER_IDS_END = 4_194_304;
  * puts the function's result in the place of the call. A session's signal to itself is left to the server. Definitions,
  * strings, function bodies and comments are not translated, because they may outlive the session.
  *
- * Where a signal's target is found out by the server (`pg_cancel_backend(p) FROM …`), all ids in the statement are the server's.
+ * Where a signal's target is found out by the server (`pg_cancel_backend(p) FROM …`), all ids in the statement are the server's, and in
+ * the whole text if it reads the views of activity, too. Otherwise these show the ids of sessions.
  * @param options how the server reads the text
  */
 export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions): Translated {
   const signals: ParameterSignal[] = [];
   const due: DueSignal[] = [];
+  let listsSessions = false;
   const change = (code: string) => {
     let changed = '';
+    listsSessions = ids.areShown && LISTED_SESSIONS.test(code) && !findsTargets(code);
     let end = 0;
     for (const statement of eachStatement(code)) {
       if (statement === undefined) continue;
-      changed += code.slice(end, statement.start) + translateStatement(statement.text, ids, signals, due);
+      changed += code.slice(end, statement.start) + translateStatement(statement.text, ids, signals, due, listsSessions);
       end = statement.start + statement.text.length;
     }
     return changed + code.slice(end);
   };
-  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options), signals, due };
+  const translated = replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token), options);
+  return { text: translated, signals, due, listsSessions };
+}
+
+/** Whether the server finds out whom a signal is for. */
+function findsTargets(code: string): boolean {
+  for (const match of code.matchAll(SIGNAL)) {
+    const target = readCall(code, match.index + match[0].length)?.target;
+    if (target === undefined || ![OWN_ONLY, NUMBER, PARAMETER].some((known) => known.test(target))) return true;
+  }
+  return false;
 }
 
 /** White space, and comments, in whose place there is a number between NULs. */
@@ -104,17 +124,16 @@ const TABLE_OF_ROWS = new RegExp(
   String.raw`^${GAP}*create${GAP}+(?:(?:global|local)${GAP}+)?(?:(?:temp|temporary|unlogged)${GAP}+)?table${GAP}[^(]*?(?:\([^()]*\)[^()]*)?\bas\b`,
   'i',
 );
-/** This view shows the server's process ids, so `pid <> pg_backend_pid()` must compare with the server's. */
-const LISTED = /\bpg_stat_activity\b/i;
-const PROCESS_ID = /^(?:'\d{8,10}'|"pg_(?:backend_pid|cancel_backend|terminate_backend)")$/;
+const PROCESS_ID = /^(?:'\d{8,10}'|"pg_(?:backend_pid|cancel_backend|terminate_backend|stat_\w+)")$/;
 /** After FROM or JOIN a query needs an alias, before PostgreSQL 16. */
 const BEFORE_TABLE = /\b(?:from|join)\s*$/i;
 const HAS_ALIAS =
   /^\s*(?!(?:where|on|using|join|inner|left|right|full|cross|natural|group|order|having|limit|offset|fetch|for|union|intersect|except|window|tablesample|returning)\b)(?:[a-z_\x80-\xff]|\0)/i;
 
-function translateStatement(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[]): string {
+function translateStatement(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[], listsSessions: boolean): string {
   if (DEFINITION.test(code) && !TABLE_OF_ROWS.test(code)) return code;
-  let hasServerIds = LISTED.test(code);
+  // A view that is not told of sessions has the server's ids, so `pid <> pg_backend_pid()` must compare with the server's.
+  let hasServerIds = !listsSessions && LISTED_SESSIONS.test(code);
   const parts: string[] = [];
   let from = 0;
   /** Signals to a session itself stay; what is between them is not yet changed. */
@@ -201,10 +220,12 @@ function replacedCall(
 }
 
 function translateIds(code: string, ids: ProcessIds, hasServerIds: boolean): string {
-  const compared = code.replace(COMPARED, (comparison, words: string, digits: string) => {
-    const backend = ids.backendOf(Number(digits));
-    return backend === undefined ? comparison : `${words}${backend}`;
-  });
+  const compared = !hasServerIds
+    ? code
+    : code.replace(COMPARED, (comparison, words: string, digits: string) => {
+        const backend = ids.backendOf(Number(digits));
+        return backend === undefined ? comparison : `${words}${backend}`;
+      });
   const located = replaceCalls(compared, ADDRESS, (name) => addressOf(lowerCase(name) as keyof SessionAddresses, ids.addresses));
   return hasServerIds ? located : replaceCalls(located, OWN_ID, () => `${ids.own} AS pg_backend_pid`);
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Disposition, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
-import { definitionToReprepare, newServerStatement, type ServerStatement } from '../src/backend/session-state.ts';
+import { definitionToReprepare, newServerStatement, SESSIONS_SETTING, type ServerStatement } from '../src/backend/session-state.ts';
 import { type ErrorFields, isSameShape, type StatementShape, type TransactionStatus } from '../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES, stringEnd } from '../src/protocol/framing.ts';
 import {
@@ -13,6 +13,7 @@ import {
   EMPTY_DEFINITION,
   FLUSH,
   FrontendType,
+  ownStatement,
   parseMessage,
   queryMessage,
   SHOW_STANDARD_CONFORMING_STRINGS,
@@ -33,6 +34,7 @@ import {
   type UnnamedStatement,
 } from './client-statements.ts';
 import type { Inspected, InspectedSession, Inspection } from './inspection.ts';
+import { literal } from './pins.ts';
 import type { SqlStatements } from './sql-statements.ts';
 import type { StatementCounting } from './statement-counting.ts';
 import type { WriteBuffer } from './write-buffer.ts';
@@ -161,6 +163,8 @@ export class ServerStatements {
   #clientNames: ClientNames | undefined;
   /** The next message waits until all before it has been answered. */
   #awaitsAll = false;
+  /** The other processes' sessions have been looked for on behalf of the next message. */
+  #areSessionsKnown = false;
   /** The last batch in which a portal was bound, and the last in which one was executed. */
   #boundBatch = NEVER;
   #executedBatch = NEVER;
@@ -737,8 +741,16 @@ export class ServerStatements {
     if (this.#clientNames?.state === 'ready') this.#clientNames.state = 'used';
     else this.#prepareUnderClientNames(backend, traits);
     // EXECUTE may run any of them.
-    for (const [, named] of statementsForSql(this.#client)) if (named.traits !== NO_TRAITS) inspection.notice(named.traits);
-    for (const named of this.#executed(traits)) inspection.notice(named);
+    let listsSessions = false;
+    for (const [, named] of statementsForSql(this.#client)) {
+      if (named.traits !== NO_TRAITS) inspection.notice(named.traits);
+      listsSessions ||= named.traits.listsSessions;
+    }
+    for (const named of this.#executed(traits)) {
+      inspection.notice(named);
+      listsSessions ||= named.listsSessions;
+    }
+    if (listsSessions) this.tellSessions(backend);
   }
 
   /** The traits of the statements of SQL that a text may execute. */
@@ -794,7 +806,7 @@ export class ServerStatements {
   }
 
   #sendsAhead(traits: SessionTraits, { session: { hasOthersSequenceValues } }: BackendConnection): boolean {
-    return (hasOthersSequenceValues && this.#mustDiscardSequences(traits)) || traits.namesPrepared;
+    return (hasOthersSequenceValues && this.#mustDiscardSequences(traits)) || traits.namesPrepared || traits.listsSessions;
   }
 
   /** A session must not see the sequence values of others. */
@@ -808,15 +820,44 @@ export class ServerStatements {
    * and portals remain.
    */
   #discardSequences(backend: BackendConnection): void {
-    const session = this.#session;
-    const { replies, toBackend } = session;
     const undo = () => {
       backend.session.hasOthersSequenceValues = true;
     };
     backend.session.hasOthersSequenceValues = false;
-    replies.push(Request.parse, Disposition.skip, { undo });
+    this.#sendOwn(DISCARD_SEQUENCES, { undo });
+  }
+
+  /** Whether the message has to wait until other processes have told of their sessions, because the statement with these traits shows them. */
+  awaitsSessions(traits: SessionTraits): boolean {
+    const session = this.#session;
+    const { status, replies, link, services } = session;
+    const lists = traits.listsSessions || [...this.#executed(traits)].some((executed) => executed.listsSessions);
+    if (!lists || this.#areSessionsKnown || (status === 'E' && replies.length === 0)) return false;
+    const known = services.lookForSessions().then(() => {
+      this.#areSessionsKnown = true;
+    });
+    void link.holdBackUntil(known).then(() => session.continueInput());
+    return true;
+  }
+
+  /**
+   * Tells the backend of the sessions that the views of activity show to the client, for the statement that comes next. They are reset with
+   * the session's settings when it has been answered.
+   */
+  tellSessions(backend: BackendConnection): void {
+    const { replies, status, services } = this.#session;
+    if (status === 'E' && replies.length === 0) return;
+    this.#areSessionsKnown = false;
+    backend.session.sessionsTold();
+    this.#sendOwn(ownStatement('postern_set', `SET ${SESSIONS_SETTING} = ${literal(services.processIds.shown())}`));
+  }
+
+  /** Sends a statement of Postern's own, even in the middle of a client's pipeline. */
+  #sendOwn(messages: Buffer, effect?: Effect): void {
+    const { replies, toBackend, isUnsynced } = this.#session;
+    replies.push(Request.parse, Disposition.skip, effect);
     for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) replies.push(kind, Disposition.skip);
-    toBackend.insert(DISCARD_SEQUENCES);
-    if (!session.isUnsynced) this.#skipSync();
+    toBackend.insert(messages);
+    if (!isUnsynced) this.#skipSync();
   }
 }

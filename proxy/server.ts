@@ -15,7 +15,7 @@ import type { Authenticator } from '../src/router/authenticator.ts';
 import type { Tenant } from '../src/router/lease.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
-import type { SessionSource } from '../src/router/sessions.ts';
+import type { SessionSource, Sessions } from '../src/router/sessions.ts';
 import { ConnectionCount, type CountLimit, type OpenCountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
@@ -44,6 +44,8 @@ export interface WireServerOptions extends WatchdogLimits {
   /** Authenticated clients, of all organizations and of each. */
   readonly clients: CountLimit;
   readonly clientsOfOrganization: CountLimit;
+  /** The sessions of other processes. */
+  readonly sessions: Pick<Sessions, 'shownElsewhere'>;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
   /** Tells of slow statements. */
@@ -108,6 +110,7 @@ export class WireServer {
       watchdog: new Watchdog(options),
       open: this.#open,
       organizations: new OrganizationDirectory(),
+      sessions: options.sessions,
       multiplexers: options.multiplexers,
       messageBudget: new MemoryBudget(BUFFER_BOUNDS),
       clientsOfOrganization: options.clientsOfOrganization,

@@ -48,6 +48,8 @@ export interface SessionServices extends AuditListener {
   answered(durationMs: number, sqlstate: string | undefined, isOfLastText: boolean): void;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
+  /** Looks for the sessions that views of activity show, in other processes. */
+  lookForSessions(): Promise<void>;
   /** Called when the defaults for new sessions have changed: existing backends are not leased again. */
   defaultsChanged(): void;
 }

@@ -6,11 +6,12 @@ import { registryOf, type StatementRegistry } from '../src/multiplex/statement-r
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import type { SlowStatements } from '../src/observers/slow-statements.ts';
 import type { Traces } from '../src/observers/traces.ts';
+import type { ShownSession } from '../src/placement/hardening.ts';
 import { encodeBackendMessage, READY_IDLE } from '../src/protocol/backend.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/rewriting/rewriter.ts';
 import { DisconnectSignal, type Lease, type Tenant } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import type { PinnedFor, SentStatement, SessionDescription, SessionState } from '../src/router/sessions.ts';
+import type { PinnedFor, SentStatement, SessionDescription, SessionState, Sessions } from '../src/router/sessions.ts';
 import { randomSecretBytes } from '../src/runtime/bytes.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
@@ -35,6 +36,8 @@ export interface SessionContext {
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
   readonly organizations: OrganizationDirectory;
+  /** Those of other processes. */
+  readonly sessions: Pick<Sessions, 'shownElsewhere'>;
   readonly multiplexers: Multiplexers;
   /** The memory budget for incomplete messages that cannot be forwarded yet. */
   readonly messageBudget: MemoryBudget;
@@ -228,6 +231,26 @@ class Session implements SessionServices, ReachableSession {
     };
   }
 
+  get isShown(): boolean {
+    return this.tenant.isHardened === true;
+  }
+
+  shown(): ShownSession | undefined {
+    const session = this.#relay;
+    const state = stateOf(session);
+    if (state === undefined) return undefined;
+    const { inet_client_addr: a, inet_client_port: o } = this.addresses;
+    const [v = null, e = null] = this.#client.cipher?.split('/') ?? [];
+    const beganAt = (Date.now() - performance.now()) / 1_000;
+    return {
+      ...{ p: this.processIds.own, b: this.backendProcessId, a, o, v, e },
+      s: beganAt + this.#openedAt / 1_000,
+      c: beganAt + session.since / 1_000,
+      n: (session.received.parameter('application_name') ?? '').replace(/[^ -~]/g, '?'),
+      w: state === 'waiting for a backend',
+    };
+  }
+
   get backendProcessId(): number {
     return this.#relay.lease?.backend.processId ?? 0;
   }
@@ -290,6 +313,10 @@ class Session implements SessionServices, ReachableSession {
 
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
     return this.#context.router.holdsAdvisoryLocks(this.tenant, processId);
+  }
+
+  lookForSessions(): Promise<void> {
+    return this.#shared.lookElsewhere(() => this.#context.sessions.shownElsewhere(this.tenant.pool));
   }
 
   defaultsChanged(): void {

@@ -353,9 +353,10 @@ export class Statements {
     const { traits, sent, edits, deallocates } = inspected;
     if (session.unsyncedBatch === replies.batch && this.#server.mustEndPipeline(isWhole ? traits : sessionTraitsOf(text), true))
       return false;
-    if (this.#server.awaitsClientNames(traits)) return false;
+    if (this.#server.awaitsSessions(traits) || this.#server.awaitsClientNames(traits)) return false;
     if (isWhole) this.#server.sendText(inspected);
     else this.#server.sendLongText(text, inspected, scanner, end);
+    if (traits.listsSessions) this.#server.tellSessions(backend);
     const isShownWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
     this.#noteSent(isShownWhole ? text : this.#beginningOf(text), isShownWhole);
     if (traits.deallocatesAll) this.#names.changesAll();
@@ -400,7 +401,10 @@ export class Statements {
     const named = isNamed ? this.#statementNamed(name) : undefined;
     const statement = isNamed ? named : unnamed;
     const traits = statement === undefined && isNamed ? this.#sql.get(name)?.traits : statement?.traits;
-    if (traits !== undefined && (this.#server.mustEndPipeline(traits) || this.#server.awaitsClientNames(traits))) return false;
+    if (traits !== undefined) {
+      if (this.#server.mustEndPipeline(traits) || (kind === Request.bind && this.#server.awaitsSessions(traits))) return false;
+      if (this.#server.awaitsClientNames(traits)) return false;
+    }
     if (kind === Request.bind) this.#server.bound();
     this.#server.sendTraits(traits);
     const server = isNamed ? this.#useNamed(name, named, backend, kind) : this.#useUnnamed(backend, kind);
@@ -411,6 +415,7 @@ export class Statements {
       return server === 'changed';
     }
     if (kind === Request.bind) {
+      if (traits?.listsSessions === true) this.#server.tellSessions(backend);
       if (statement !== undefined) session.inspection.signalsOf(statement.signals, scanner);
       if (statement?.watched !== undefined) session.inspection.runs(statement.watched);
       else if (statement === undefined && isNamed) session.inspection.runsOversized(name);

@@ -253,6 +253,7 @@ export async function startService(initial: Config, observer: Observer, { consol
         clientsOfOrganization: limits.clientsOfOrganization,
         refusals,
         multiplexers,
+        sessions,
         slow,
         traces,
         console: operatorKey === undefined ? undefined : operatorConsole,
@@ -391,7 +392,7 @@ function createWireServer(
   config: Config,
   limits: Pick<
     WireServerOptions,
-    'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'slow' | 'traces' | 'console'
+    'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'sessions' | 'slow' | 'traces' | 'console'
   >,
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,

@@ -9,6 +9,9 @@ export type Settings = ReadonlyMap<string, string>;
 
 export const NO_SETTINGS: Settings = new Map();
 
+/** Where a backend is told of the sessions that its client may see, for a statement that lists them: see hardening.ts. */
+export const SESSIONS_SETTING = 'postern.sessions';
+
 /** Mostly both are the same object. Settings of clients that connected at the same time, or read from a server, are not. */
 export function areEqual(some: Settings, others: Settings): boolean {
   if (some === others) return true;
@@ -103,6 +106,18 @@ export class SessionState {
   settingsMade(settings: Settings): void {
     this.settings = settings;
     this.hasShortTimeout = TIMEOUTS.some((name) => mayEndWithin(settings.get(name), SHORT_TIMEOUT_MS));
+  }
+
+  /** The session has these settings of its client's, as it says itself. */
+  settingsFound(settings: Settings): void {
+    const isTold = this.settings.has(SESSIONS_SETTING);
+    this.settingsMade(settings);
+    if (isTold) this.sessionsTold();
+  }
+
+  /** It has been told of sessions, which are no setting of its client's: they are reset with these. */
+  sessionsTold(): void {
+    if (!this.settings.has(SESSIONS_SETTING)) this.settings = new Map([...this.settings, [SESSIONS_SETTING, '']]);
   }
 
   /** The session is as `DISCARD ALL` leaves it, as far as known. */

@@ -10,7 +10,7 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised when the template's content changes, so that the next start rebuilds it and hardens the databases made from the old one. */
-const EDITION = 10;
+const EDITION = 11;
 const HARDENED = ', hardened';
 
 /** How many databases are hardened at the same time. */

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { SESSIONS_SETTING } from '../backend/session-state.ts';
 
 export interface Names {
   /** Patterns of names in pg_catalog. */
@@ -192,8 +193,86 @@ const READER = 'postern_statistics';
 /** Those who may see all statistics, such as a superuser. */
 const SEES_ALL = "pg_catalog.pg_has_role(session_user, 'pg_read_all_stats', 'USAGE')";
 
-const OWN_SESSIONS = `shown.pid IN (
-  SELECT activity.pid FROM pg_catalog.postern_pg_stat_activity AS activity WHERE activity.usename = session_user)`;
+/** A client's session in {@link SESSIONS_SETTING}, which is an array of these as JSON. The names are short, because there may be many. */
+export interface ShownSession {
+  /** The process id that the client knows. */
+  readonly p: number;
+  /** That of its backend; 0: it has none. */
+  readonly b: number;
+  /** The client's address and port; null: not known, as for a Unix socket. */
+  readonly a: string | null;
+  readonly o: number | null;
+  /** When it connected, and since when it is in its state; in seconds of Unix time. */
+  readonly s: number;
+  readonly c: number;
+  /** Its `application_name`. */
+  readonly n: string;
+  /** Whether it waits for a backend. */
+  readonly w: boolean;
+  /** The version and cipher of its TLS; null: it has none. */
+  readonly v: string | null;
+  readonly e: string | null;
+}
+
+const TOLD = `NULLIF(pg_catalog.current_setting('${SESSIONS_SETTING}', true), '')`;
+/**
+ * A tenant can set that itself, and then deceives only its own session: rows of others are never selected by it, and nobody else reads
+ * what is set on a backend.
+ */
+const TOLD_SESSIONS = `pg_catalog.json_to_recordset(${TOLD}::pg_catalog.json) AS own
+  (p pg_catalog.int4, b pg_catalog.int4, a pg_catalog.inet, o pg_catalog.int4, s pg_catalog.float8, c pg_catalog.float8,
+   n pg_catalog.text, w pg_catalog.bool, v pg_catalog.text, e pg_catalog.text)`;
+
+/** A backend that no session has is at rest in the pool: a client would see none without a pool. */
+const atRest = (activity: string) => `(${TOLD} IS NOT NULL AND ${activity}.state = 'idle' AND ${activity}.backend_type = 'client backend'
+  AND NOT EXISTS (SELECT FROM ${TOLD_SESSIONS} WHERE own.b = ${activity}.pid)) IS NOT TRUE`;
+
+const OWN_SESSIONS = `shown.pid IN (SELECT activity.pid FROM pg_catalog.postern_pg_stat_activity AS activity
+  WHERE activity.usename = session_user AND ${atRest('activity')})`;
+
+/** How a view shows a client's session, by column. */
+interface ViewOfSessions {
+  /** Where it has a backend, in place of what is shown of that. */
+  readonly on: Readonly<Record<string, string>>;
+  /** Where it has none; the other columns are NULL. Undefined: there is no row. */
+  readonly without?: Readonly<Record<string, string>>;
+}
+
+const CLIENT = { pid: 'own.p', client_addr: 'own.a', client_port: 'own.o', backend_start: 'pg_catalog.to_timestamp(own.s)' };
+const CLIENT_TLS = { pid: 'own.p', ssl: 'own.v IS NOT NULL', version: 'own.v', cipher: 'own.e' };
+
+const SESSIONS: Readonly<Record<string, ViewOfSessions>> = {
+  pg_stat_activity: {
+    on: {
+      ...CLIENT,
+      client_hostname: 'NULL',
+      // Of a parallel worker.
+      leader_pid: `COALESCE((SELECT own.p FROM ${TOLD_SESSIONS} WHERE own.b = shown.leader_pid), shown.leader_pid)`,
+    },
+    without: {
+      ...CLIENT,
+      datid: '(SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())',
+      datname: 'pg_catalog.current_database()',
+      usesysid: '(SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = session_user)',
+      usename: 'session_user',
+      application_name: 'own.n',
+      state_change: 'pg_catalog.to_timestamp(own.c)',
+      wait_event_type: "CASE WHEN own.w THEN 'Extension' ELSE 'Client' END",
+      wait_event: "CASE WHEN own.w THEN 'Extension' ELSE 'ClientRead' END",
+      state: "CASE WHEN own.w THEN 'active' ELSE 'idle' END",
+      query: "''",
+      backend_type: "'client backend'",
+    },
+  },
+  pg_stat_ssl: {
+    on: { ...CLIENT_TLS, bits: 'NULL', client_dn: 'NULL', client_serial: 'NULL', issuer_dn: 'NULL' },
+    without: CLIENT_TLS,
+  },
+  pg_stat_gssapi: {
+    on: { pid: 'own.p' },
+    without: { pid: 'own.p', gss_authenticated: 'false', encrypted: 'false', credentials_delegated: 'false' },
+  },
+};
 const NOTHING = 'false';
 
 /**
@@ -204,7 +283,7 @@ const NOTHING = 'false';
  * many locks others hold and let any organization delay all others.
  */
 const VIEWS: Readonly<Record<string, string>> = {
-  pg_stat_activity: 'shown.usename = session_user',
+  pg_stat_activity: `shown.usename = session_user AND ${atRest('shown')}`,
   pg_stat_database: 'shown.datname = pg_catalog.current_database()',
   pg_stat_database_conflicts: 'shown.datname = pg_catalog.current_database()',
   ...Object.fromEntries(
@@ -310,8 +389,9 @@ export async function replaceStatistics(session: pg.Client, { views, samples, li
   for (const view of [...Object.keys(views), ...samples, ...listings]) await renameServerView(session, view);
   await changePrivileges(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);
   const results = await resultTypes(session, counters);
+  const columns = await columnsOf(session, Object.keys(views));
   const replacements = [
-    ...Object.entries(views).map(([view, own]) => viewOfOwn(view, own)),
+    ...Object.entries(views).map(([view, own]) => viewOfOwn(view, own, columns.get(`postern_${view}`) ?? [])),
     ...samples.map(samplesOfOwn),
     ...listings.map(listingOfOwn),
     ...counters.map((counter) => counterOfOwn(counter, results.get(`postern_${counter}`) ?? '')),
@@ -319,18 +399,34 @@ export async function replaceStatistics(session: pg.Client, { views, samples, li
   await session.query(replacements.join(';'));
 }
 
-/** Two queries, so that each has a condition that the planner can use. One of them is empty without being run. */
-function viewOfOwn(view: string, own: string): string {
+/** Several queries, so that each has a condition that the planner can use. Those that do not apply are empty without being run. */
+function viewOfOwn(view: string, own: string, columns: readonly string[]): string {
+  const queries = [...queriesOfOwn(view, own, columns), `SELECT shown.* FROM pg_catalog.postern_${view} AS shown WHERE ${SEES_ALL}`];
   return `GRANT SELECT ON pg_catalog.postern_${view} TO ${READER};
     CREATE OR REPLACE FUNCTION pg_catalog.postern_own_${view}() RETURNS SETOF pg_catalog.postern_${view}
       LANGUAGE sql STABLE SECURITY DEFINER BEGIN ATOMIC
-      SELECT shown.* FROM pg_catalog.postern_${view} AS shown WHERE NOT ${SEES_ALL} AND (${own})
-      UNION ALL SELECT shown.* FROM pg_catalog.postern_${view} AS shown WHERE ${SEES_ALL};
+      ${queries.join(' UNION ALL ')};
     END;
     ALTER FUNCTION pg_catalog.postern_own_${view}() OWNER TO ${READER};
     GRANT EXECUTE ON FUNCTION pg_catalog.postern_own_${view}() TO PUBLIC;
     CREATE OR REPLACE VIEW pg_catalog.${view} AS SELECT * FROM pg_catalog.postern_own_${view}();
     GRANT SELECT ON pg_catalog.${view} TO PUBLIC`;
+}
+
+function queriesOfOwn(view: string, own: string, columns: readonly string[]): string[] {
+  const shown = `pg_catalog.postern_${view} AS shown`;
+  const ofSessions = SESSIONS[view] ?? (own === OWN_SESSIONS ? { on: { pid: 'own.p' } } : undefined);
+  if (ofSessions === undefined) return [`SELECT shown.* FROM ${shown} WHERE NOT ${SEES_ALL} AND (${own})`];
+  const { on, without } = ofSessions;
+  const values = columns.map((column) =>
+    column in on ? `CASE WHEN own.p IS NULL THEN shown.${column} ELSE ${on[column]} END` : `shown.${column}`,
+  );
+  const withBackend = `SELECT ${values.join(', ')} FROM ${shown} LEFT JOIN ${TOLD_SESSIONS} ON own.b = shown.pid
+    WHERE NOT ${SEES_ALL} AND (${own})`;
+  if (without === undefined) return [withBackend];
+  const rest = `SELECT ${columns.map((column) => without[column] ?? 'NULL').join(', ')} FROM ${TOLD_SESSIONS}
+    WHERE NOT ${SEES_ALL} AND NOT EXISTS (SELECT FROM ${shown} WHERE shown.pid = own.b)`;
+  return [withBackend, rest];
 }
 
 function samplesOfOwn(view: string): string {
@@ -357,6 +453,16 @@ function counterOfOwn(counter: string, result: string): string {
     END;
     ALTER FUNCTION pg_catalog.${counter}(oid) OWNER TO ${READER};
     GRANT EXECUTE ON FUNCTION pg_catalog.${counter}(oid) TO PUBLIC`;
+}
+
+/** @returns the columns of each renamed view, by its name */
+async function columnsOf(session: pg.Client, views: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  const { rows } = await session.query<{ view: string; columns: string[] }>(
+    `SELECT attrelid::regclass::text AS view, pg_catalog.array_agg(attname::text ORDER BY attnum) AS columns
+     FROM pg_catalog.pg_attribute WHERE attnum > 0 AND attrelid = ANY ($1::regclass[]) GROUP BY attrelid`,
+    [views.map((view) => `pg_catalog.postern_${view}`)],
+  );
+  return new Map(rows.map(({ view, columns }) => [view, columns]));
 }
 
 /** @returns the type of each renamed function, by its name */

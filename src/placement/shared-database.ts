@@ -109,7 +109,7 @@ END $$;`;
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 14;
+const EDITION = 15;
 const HARDENED = ', hardened';
 
 /** What the platform reads of an organization's relations: see schema-statistics.ts, and for how much is written there disk-quotas.ts of the router. */

@@ -226,26 +226,27 @@ export function bindMessage(statement: Buffer): Buffer {
   return message(FrontendType.Bind, NUL, statement, Buffer.alloc(7));
 }
 
-const OWN_NAME = Buffer.from('postern_discard\0');
+/**
+ * Runs a statement of Postern's own in the middle of a client's pipeline, whose unnamed statement and portals remain: Parse, Bind, Execute,
+ * Close of the portal and Close of the statement. The backend sends a reply to each.
+ * @param name reserved for it
+ */
+export function ownStatement(name: string, sql: string): Buffer {
+  const own = Buffer.from(`${name}\0`);
+  return Buffer.concat([
+    message(FrontendType.Parse, own, Buffer.from(`${sql}\0`), Buffer.alloc(2)),
+    message(FrontendType.Bind, own, own, Buffer.alloc(6)),
+    message(FrontendType.Execute, own, Buffer.alloc(4)),
+    message(FrontendType.Close, PORTAL_BYTE, own),
+    message(FrontendType.Close, STATEMENT_BYTE, own),
+  ]);
+}
 
-/** Parse, Bind, Execute, Close of the portal and Close of the statement, under a name reserved for Postern. */
-export const DISCARD_SEQUENCES: Buffer = Buffer.concat([
-  message(FrontendType.Parse, OWN_NAME, Buffer.from('DISCARD SEQUENCES\0'), Buffer.alloc(2)),
-  message(FrontendType.Bind, OWN_NAME, OWN_NAME, Buffer.alloc(6)),
-  message(FrontendType.Execute, OWN_NAME, Buffer.alloc(4)),
-  message(FrontendType.Close, PORTAL_BYTE, OWN_NAME),
-  message(FrontendType.Close, STATEMENT_BYTE, OWN_NAME),
-]);
+export const DISCARD_SEQUENCES: Buffer = ownStatement('postern_discard', 'DISCARD SEQUENCES');
 
-const SHOW_NAME = Buffer.from('postern_show\0');
-
-/** As {@link DISCARD_SEQUENCES}, with Flush: asks for the value of a setting in the middle of a client's pipeline. */
+/** With Flush: asks for the value of a setting. */
 export const SHOW_STANDARD_CONFORMING_STRINGS: Buffer = Buffer.concat([
-  message(FrontendType.Parse, SHOW_NAME, Buffer.from('SHOW standard_conforming_strings\0'), Buffer.alloc(2)),
-  message(FrontendType.Bind, SHOW_NAME, SHOW_NAME, Buffer.alloc(6)),
-  message(FrontendType.Execute, SHOW_NAME, Buffer.alloc(4)),
-  message(FrontendType.Close, PORTAL_BYTE, SHOW_NAME),
-  message(FrontendType.Close, STATEMENT_BYTE, SHOW_NAME),
+  ownStatement('postern_show', 'SHOW standard_conforming_strings'),
   FLUSH,
 ]);
 

@@ -245,6 +245,9 @@ export class Authenticator {
         get pgNotify() {
           return clusters.up.get(organization.placement.cluster)?.pgNotify;
         },
+        get isHardened() {
+          return clusters.up.get(organization.placement.cluster)?.isHardened ?? false;
+        },
         get hasPreparedTransactions() {
           return clusters.up.get(organization.placement.cluster)?.hasPreparedTransactions ?? true;
         },

@@ -107,6 +107,8 @@ export interface Tenant {
   readonly channels: string;
   /** The function that is called there in place of pg_notify; undefined: pg_notify itself. */
   readonly pgNotify?: string | undefined;
+  /** Whether what it sees of the server's sessions are Postern's views: see `Cluster.isHardened`. */
+  readonly isHardened?: boolean;
   /** Whether its server lets transactions be prepared. */
   readonly hasPreparedTransactions?: boolean;
   /** Counts the statements that its role runs; undefined: they are not counted. */

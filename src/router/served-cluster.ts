@@ -142,6 +142,11 @@ export class ServedCluster {
     return this.platform.cluster.pgNotify;
   }
 
+  /** See `Cluster.isHardened`. */
+  get isHardened(): boolean {
+    return this.platform.cluster.isHardened;
+  }
+
   get hasPreparedTransactions(): boolean {
     return this.platform.cluster.hasPreparedTransactions;
   }

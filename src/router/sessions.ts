@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Endpoints } from '../backend/connection.ts';
 import type { ProcessRequests } from '../catalog/processes.ts';
 import { ServiceError } from '../errors.ts';
+import type { ShownSession } from '../placement/hardening.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import { redactSecrets } from '../syntax/redaction.ts';
 import type { Tenant } from './lease.ts';
@@ -16,6 +17,7 @@ interface ListedSessions extends SessionList {
 type SessionRequest =
   | { readonly name: 'operator'; readonly request: unknown }
   | { readonly name: 'list'; readonly organizationId: string }
+  | { readonly name: 'shown'; readonly pool: string }
   | ({ readonly name: 'signal'; readonly number: number; readonly signal: SessionSignal } & SessionsOf);
 
 /** The lists of the other processes. */
@@ -137,6 +139,14 @@ export class Sessions {
     return turn;
   }
 
+  /** The sessions of a pool in the other processes, as views of activity show them; of those processes that answer in time. */
+  async shownElsewhere(pool: string): Promise<readonly ShownSession[]> {
+    const request: SessionRequest = { name: 'shown', pool };
+    const { replies } = await this.#processes.ask({ request: JSON.stringify(request), timeoutMs: LIST_TIMEOUT_MS });
+    // One of an earlier version may say something else.
+    return replies.map((reply): unknown => JSON.parse(reply)).flatMap((reply) => (Array.isArray(reply) ? reply : []));
+  }
+
   #askForLists(organizationId: string): Promise<OthersLists> {
     const latest = this.#lists.get(organizationId);
     if (latest !== undefined) return latest;
@@ -154,6 +164,7 @@ export class Sessions {
   async #respond(request: SessionRequest): Promise<string> {
     if (request.name === 'operator') return this.#operatorRequests(request.request);
     if (request.name === 'list') return JSON.stringify(await this.#local.list({ organizationId: request.organizationId }));
+    if (request.name === 'shown') return JSON.stringify(this.#local.shown(request.pool));
     return String(this.#local.signal(request, request.number, request.signal));
   }
 }
@@ -249,6 +260,10 @@ export class LocalSessions {
       await slices.pause();
     }
     return { sessions, isComplete: found.length <= SESSIONS_MAX };
+  }
+
+  shown(pool: string): readonly ShownSession[] {
+    return this.#sources.flatMap((source) => source.shownOf?.(pool) ?? []);
   }
 
   /** @returns whether there is such a session */
@@ -362,6 +377,8 @@ export interface SessionSource {
   sessionsOf(organizationId: string): Iterable<ListedSession>;
   /** Those of all organizations, each with the name of its pool. */
   all(): Iterable<readonly [pool: string, session: ListedSession]>;
+  /** Those of a pool, as views of activity show them. Undefined: they show backends only. */
+  shownOf?(pool: string): readonly ShownSession[];
 }
 
 const SHOWN_CHARACTERS_MAX = 1_000;

@@ -242,6 +242,8 @@ export interface SessionTraits {
   readonly deallocatesAll: boolean;
   /** The text mentions process IDs of backends, or the addresses of a connection. */
   readonly mentionsPids: boolean;
+  /** The text reads a view of sessions. */
+  readonly listsSessions: boolean;
   /** As {@link changesDefaults}. */
   readonly changesDefaults: boolean;
   /** As {@link defaultsOfRoles}. */
@@ -273,6 +275,7 @@ export const NO_TRAITS: SessionTraits = {
   deallocates: false,
   deallocatesAll: false,
   mentionsPids: false,
+  listsSessions: false,
   changesDefaults: false,
   defaultsOfRoles: NO_NAMES,
   shows: undefined,
@@ -281,7 +284,7 @@ export const NO_TRAITS: SessionTraits = {
 
 /** Every text with a trait matches this pattern. Most texts do not, and need no other test. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|inet_(?:client|server)_(?:addr|port)|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_(?:activity|ssl|gssapi|progress_\w+)|inet_(?:client|server)_(?:addr|port)|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
@@ -304,7 +307,10 @@ const RESETS = /\b(?:reset|discard|default)\b/i;
 const DEALLOCATES = /\bdeallocate\b/i;
 const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
 const ALL = /\ball\b/i;
-const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b|\binet_(?:client|server)_(?:addr|port)\b/i;
+const PIDS =
+  /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_(?:activity|ssl|gssapi|progress_\w+))\b|\binet_(?:client|server)_(?:addr|port)\b/i;
+/** Views with a row for a session, which have its process id. */
+export const LISTED_SESSIONS = /\bpg_stat_(?:activity|ssl|gssapi|progress_\w+)\b/i;
 export const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
 /**
@@ -339,6 +345,7 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     deallocates: DEALLOCATES.test(text),
     deallocatesAll: isFollowed(original, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
+    listsSessions: LISTED_SESSIONS.test(text),
     changesDefaults: changesDefaults(text),
     defaultsOfRoles: defaultsOfRoles(text, options),
     shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original, options) ? 'plan' : undefined,
@@ -391,6 +398,7 @@ export function traitsOfBeginning(text: string): SessionTraits {
     resets: traits.leavesState === 'yes' && traits.resets,
     advancesSequences: true,
     mentionsPids: false,
+    listsSessions: false,
     shows: undefined,
     isTruncated: true,
   };

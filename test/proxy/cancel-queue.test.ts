@@ -132,7 +132,7 @@ it('a session that cancels another in SQL is not answered before that has arrive
     [FIRST_ID + 1, canceled],
   ] as const) {
     const addresses = { inet_client_addr: null, inet_client_port: null, inet_server_addr: null, inet_server_port: null };
-    const listed = { number: own, keyId: '', describe: () => undefined, addresses };
+    const listed = { number: own, keyId: '', describe: () => undefined, addresses, isShown: false, shown: () => undefined };
     const session = { ...listed, backendProcessId: 7, cancel: () => client.relay.cancel(), terminate() {} };
     Object.assign(client.relay.services, { processIds: tenant.join(own, session) });
   }

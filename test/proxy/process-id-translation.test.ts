@@ -4,6 +4,8 @@ import { type ProcessIds, translateProcessIds } from '../../proxy/process-ids.ts
 const ids: ProcessIds = {
   own: 20_000_001,
   addresses: { inet_client_addr: '192.0.2.7', inet_client_port: 50_000, inet_server_addr: '2001:db8::1', inet_server_port: null },
+  areShown: false,
+  shown: () => '[]',
   backendOf: (id) => (id === 20_000_002 ? 4711 : undefined),
   signal: () => undefined,
   moved() {},
@@ -50,6 +52,31 @@ describe('SQL that speaks of process ids', () => {
     expect(translated(text)).toBe(expected);
   });
 
+  it.each([
+    ['select pid from pg_stat_activity where pid = 20000002', true, 'select pid from pg_stat_activity where pid = 20000002'],
+    [
+      'select 1 from "pg_stat_ssl" where pid = pg_backend_pid()',
+      true,
+      'select 1 from "pg_stat_ssl" where pid = (SELECT 20000001 AS pg_backend_pid)',
+    ],
+    [
+      'delete from jobs where pid = 20000002 and pid <> pg_backend_pid()',
+      false,
+      'delete from jobs where pid = 20000002 and pid <> (SELECT 20000001 AS pg_backend_pid)',
+    ],
+    ['select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()', false, undefined],
+    ['select pid from pg_stat_activity; select pg_cancel_backend(p) from q p', false, undefined],
+    [
+      'select pg_cancel_backend($1) from pg_stat_activity where pid = $1',
+      true,
+      'select (SELECT CASE WHEN $1::int4 > 4194304 THEN true ELSE pg_catalog.pg_cancel_backend($1::int4) END AS pg_cancel_backend) from pg_stat_activity where pid = $1',
+    ],
+    ["select 'pg_stat_activity', pg_backend_pid()", false, "select 'pg_stat_activity', (SELECT 20000001 AS pg_backend_pid)"],
+  ])('has the views of activity told of sessions, unless the server finds whom a signal is for: %s', (text, lists, expected = text) => {
+    const { text: sent, listsSessions } = translateProcessIds(text, { ...ids, areShown: true });
+    expect([sent, listsSessions]).toEqual([expected, lists]);
+  });
+
   it('has the signals sent that it asks for', () => {
     const canceled = translateProcessIds('select pg_cancel_backend(20000002)', ids);
     expect(canceled.text).toBe('select (SELECT true AS pg_cancel_backend)');
@@ -58,7 +85,7 @@ describe('SQL that speaks of process ids', () => {
     expect(terminated.text).toBe('select (SELECT true AS pg_terminate_backend)');
     expect(terminated.due).toEqual([{ processId: 20_000_002, signal: 'terminate' }]);
     const unknown = 'select pg_cancel_backend(20000009)';
-    expect(translateProcessIds(unknown, ids)).toEqual({ text: unknown, signals: [], due: [] });
+    expect(translateProcessIds(unknown, ids)).toEqual({ text: unknown, signals: [], due: [], listsSessions: false });
     const { text, signals } = translateProcessIds('select pg_cancel_backend($1)', ids);
     expect(text).toBe(
       'select (SELECT CASE WHEN $1::int4 > 4194304 THEN true ELSE pg_catalog.pg_cancel_backend($1::int4) END AS pg_cancel_backend)',
@@ -83,6 +110,7 @@ describe('SQL that speaks of process ids', () => {
         text: `select (SELECT true AS pg_terminate_backend${condition})`,
         due: [{ processId: 20_000_002, signal: 'terminate' }],
         signals: [],
+        listsSessions: false,
       });
     const asked = translateProcessIds('select pg_terminate_backend(timeout => $2, pid => $1::int)', ids);
     expect(asked.signals).toEqual([{ parameter: 1, signal: 'terminate' }]);
@@ -104,6 +132,6 @@ describe('SQL that speaks of process ids', () => {
     '/* now */ create table t (a int generated always as (pg_backend_pid()) stored)',
     'create function f() returns int4 begin atomic select pg_backend_pid(); select pg_backend_pid(); end',
   ])('what stays behind, or only looks like it, is left as it is: %s', (text) => {
-    expect(translateProcessIds(text, ids)).toEqual({ text, signals: [], due: [] });
+    expect(translateProcessIds(text, ids)).toEqual({ text, signals: [], due: [], listsSessions: false });
   });
 });

@@ -301,6 +301,38 @@ it('lists WebSockets among the connections of the wire door, and ends them', asy
   expect(Buffer.concat(heard).toString('latin1')).toContain('C57P01');
 });
 
+it('shows in pg_stat_activity the sessions of every process by the ids that they know, and nobody what another has told it', async () => {
+  const [one, two] = [await open(here, 'one'), await open(there, 'two')];
+  const other = await open(here, 'other', await here.signUp('Other'));
+  const { id, apiKey } = organization;
+  const made = await here.call('POST', '/api/keys', { key: apiKey, body: { name: 'reader', scope: 'read' } });
+  const reader = await open(here, 'reader', { ...organization, apiKey: String(made.body.apiKey) });
+  await one.query('CREATE TABLE processes (pid int4)');
+  for (const client of [one, two]) await client.query('INSERT INTO processes SELECT pg_backend_pid()');
+  const stored =
+    'SELECT application_name AS name, state, client_port AS port, usename FROM pg_stat_activity JOIN processes USING (pid) ORDER BY 1';
+  const portOf = (client: pg.Client) =>
+    (client as unknown as { connection: { stream: { localPort: number } } }).connection.stream.localPort;
+  for (const [client, states] of [
+    [one, ['active', 'idle']],
+    [two, ['idle', 'active']],
+  ] as const) {
+    expect((await client.query(stored)).rows).toEqual([
+      { name: 'one', state: states[0], port: portOf(one), usename: id },
+      { name: 'two', state: states[1], port: portOf(two), usename: id },
+    ]);
+  }
+  const names = 'SELECT application_name AS name, pid FROM pg_stat_activity';
+  const forged = JSON.stringify([{ p: 1, b: 0, a: null, o: null, s: 0, c: 0, n: 'forged', w: false, v: null, e: null }]);
+  await one.query('BEGIN');
+  await one.query("SELECT set_config('postern.sessions', $1, false)", [forged]);
+  for (const client of [other, reader]) expect((await client.query(names)).rows).toHaveLength(1);
+  expect((await two.query(names)).rows.map(({ name }) => name).sort()).toEqual(['one', 'two']);
+  const hidden = `DO $$ BEGIN PERFORM pid FROM pg_stat_activity WHERE usename <> session_user; IF FOUND THEN RAISE 'others'; END IF; END $$`;
+  await one.query(hidden);
+  await one.query('ROLLBACK');
+});
+
 it('says which processes have not answered', async () => {
   const silent = new pg.Client(new URL(controlDatabase, inject('clusterUrl')).href);
   await silent.connect();
