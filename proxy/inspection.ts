@@ -6,7 +6,7 @@ import { LARGE_SQL_BYTES } from '../src/rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../src/runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../src/syntax/edits.ts';
 import { asksForPublic, readsSearchPath } from '../src/syntax/names.ts';
-import type { LexerOptions } from '../src/syntax/scanner.ts';
+import { doubleBytesOf, type LexerOptions } from '../src/syntax/scanner.ts';
 import {
   ANY_OBJECT_CHANGE,
   deallocatedNames,
@@ -55,7 +55,6 @@ export interface Inspected {
 
 const NO_NAMES: readonly string[] = [];
 const NO_PIECES: readonly SessionTraits[] = [];
-const WITH_ESCAPES: LexerOptions = { standardConformingStrings: false };
 
 /** Names of channels in rows have the organization's prefix, which is a secret. */
 const LISTS_CHANNELS = /pg_listening_channels/i;
@@ -96,7 +95,7 @@ function inspect(
     due: translated === undefined ? NO_SIGNALS : translated.due,
     signals: translated === undefined ? NO_SIGNALS : translated.signals,
     deallocates: traits.deallocates ? deallocatedNames(text, options) : NO_NAMES,
-    hasEscapes: options !== undefined && text.includes('\\'),
+    hasEscapes: options?.standardConformingStrings === false && text.includes('\\'),
   };
 }
 
@@ -114,6 +113,8 @@ export interface InspectedSession {
   readonly link: { holdBackUntil(event: Promise<unknown>): Promise<void> };
   /** How the server reads strings in the next text. */
   readonly standardConformingStrings: boolean;
+  /** The encoding of the client's texts. */
+  readonly clientEncoding: string | undefined;
   /** The request has traits, so its latency is not measured. */
   timed: unknown;
   readonly received: { defaultsChange(settings: readonly string[]): void };
@@ -264,7 +265,9 @@ export class Inspection {
 
   /** How the server reads the session's next text; undefined: as it does by default. */
   get options(): LexerOptions | undefined {
-    return this.#session.standardConformingStrings ? undefined : WITH_ESCAPES;
+    const { standardConformingStrings, clientEncoding } = this.#session;
+    const doubleBytes = doubleBytesOf(clientEncoding);
+    return standardConformingStrings && doubleBytes === undefined ? undefined : { standardConformingStrings, doubleBytes };
   }
 
   /** @throws ServiceError `payload_too_large`, `too_many_requests` for an incomplete text that has to be rewritten */
@@ -285,7 +288,7 @@ export class Inspection {
 
   /** Rewrites a complete Query or Parse in time slices, and inspects it. @returns what is sent; `begin` is called when that is handled */
   async rewriteInSlices(original: Buffer): Promise<{ readonly rewritten: Buffer; readonly begin: () => void }> {
-    const options = { standardConformingStrings: this.#session.standardConformingStrings };
+    const { options } = this;
     const { rewriter } = this.#session.services;
     const rewriting = rewrittenMessage(original, (sql) => rewriter?.rewriteLarge(sql, options));
     const [rewritten, inspected] = await Promise.all([rewriting, inspectInSlices(original)]);

@@ -245,7 +245,10 @@ export class ServerStatements {
     const isKnown = session.pins.context !== undefined || !session.mayChangeStrings;
     if (isKnown && session.standardConformingStrings !== hasEscapes) return definition;
     const textEnd = definition.indexOf(0);
-    const text = withExplicitEscapes(definition.toString('latin1', 0, textEnd), { standardConformingStrings: !hasEscapes });
+    const text = withExplicitEscapes(definition.toString('latin1', 0, textEnd), {
+      ...session.inspection.options,
+      standardConformingStrings: !hasEscapes,
+    });
     return Buffer.concat([Buffer.from(text, 'latin1'), definition.subarray(textEnd)]);
   }
 

@@ -30,6 +30,7 @@ const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P:
 
 const NEVER = -1;
 const STRINGS = 'standard_conforming_strings';
+const CLIENT_ENCODING = 'client_encoding';
 
 /**
  * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
@@ -163,6 +164,11 @@ export abstract class WireSession implements BackendReceiver {
     const { learnedStrings: learned } = this;
     if (learned?.batch === this.replies.batch) return learned.areStandard;
     return this.received.parameter(STRINGS) !== 'off';
+  }
+
+  /** The encoding of the client's texts, as the server has reported it. */
+  get clientEncoding(): string | undefined {
+    return this.received.parameter(CLIENT_ENCODING);
   }
 
   /** Unanswered requests may change how the server reads the client's next text. */

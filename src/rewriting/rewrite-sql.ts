@@ -38,10 +38,8 @@ export interface Rewriting<Sql extends string | Buffer> {
   readonly longChannels: ReadonlyMap<string, string>;
 }
 
-export interface RewriteOptions {
-  /** The session's standard_conforming_strings. Default: on. */
-  readonly standardConformingStrings?: boolean;
-}
+/** How the server reads the text. */
+export type RewriteOptions = Pick<LexerOptions, 'standardConformingStrings' | 'doubleBytes'>;
 
 /** A text of this size or more needs {@link rewriteLargeSql}, which does not block other sessions. A smaller one takes about a millisecond. */
 export const LARGE_SQL_BYTES = 16 * 1024;
@@ -58,8 +56,8 @@ const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ 
 /**
  * Rewrites a client's SQL for its organization: wherever `public` names a schema, it becomes the organization's schema, and
  * channels get the organization's prefix. Any text is accepted, valid SQL or not. The time is linear in its length. A Buffer may
- * have any encoding in which ASCII bytes stand only for ASCII characters, such as UTF-8. In other encodings (SJIS, BIG5, GBK,
- * GB18030, JOHAB, UHC) no character inside `E'…'` may end in a backslash.
+ * have any encoding in which ASCII bytes stand only for ASCII characters, such as UTF-8; `doubleBytes` is for others (SJIS, BIG5, GBK,
+ * GB18030, JOHAB, UHC).
  *
  * `public` may be the name of a relation or of a schema (`public.id`). It is the relation if the statement has one of that name
  * (`FROM users AS public`). `public.*` is always the row of a relation.

@@ -33,7 +33,23 @@ export const Token = {
 
 export type TokenKind = (typeof Token)[keyof typeof Token];
 
+/** What a byte above 127 is: in SJIS those of half-width katakana are letters by themselves; each other takes the next byte along. */
+type DoubleBytes = 'sjis' | 'all';
+
+/** The encodings of clients in which the second byte of a letter may be that of an ASCII character, by their names in the server. */
+const DOUBLE_BYTES: Readonly<Record<string, DoubleBytes>> = {
+  ...{ SJIS: 'sjis', SHIFT_JIS_2004: 'sjis' },
+  ...{ BIG5: 'all', GBK: 'all', GB18030: 'all', JOHAB: 'all', UHC: 'all' },
+};
+
+/** @param encoding as the server reports `client_encoding` */
+export function doubleBytesOf(encoding: string | undefined): DoubleBytes | undefined {
+  return encoding === undefined ? undefined : DOUBLE_BYTES[encoding];
+}
+
 export interface LexerOptions {
+  /** For a text of bytes in such an encoding: whether a byte is a backslash depends on the one before it. */
+  readonly doubleBytes?: DoubleBytes | undefined;
   /** The session's standard_conforming_strings. If it is off, a backslash escapes in `'…'` too. Default: on. */
   readonly standardConformingStrings?: boolean;
   /** The offset to begin at, which must not be inside a token or comment. Default: 0. */
@@ -44,7 +60,8 @@ export interface LexerOptions {
  * Reads one token after the other. `next()` moves to the next token; `kind`, `start` and `end` describe it. The time is linear in
  * the length of the text, and nothing is allocated. Any text is accepted: a string, quoted identifier or comment that is not
  * terminated reaches to the end of the text. The text may also be bytes decoded as Latin-1. Bytes above 127 are letters, as they
- * are for the server.
+ * are for the server. With `doubleBytes`, a letter whose second byte is that of an ASCII letter or bracket may end a word; no quote, comment
+ * or semicolon can be a second byte.
  */
 export class Lexer {
   readonly text: string;
@@ -57,10 +74,12 @@ export class Lexer {
   close = 0;
   /** False if the text ends inside the current token, which is a string or a quoted identifier. */
   terminated = true;
+  readonly doubleBytes: DoubleBytes | undefined;
   readonly #plainString: TokenKind;
 
   constructor(text: string, options: LexerOptions = {}) {
     this.text = text;
+    this.doubleBytes = options.doubleBytes;
     this.start = this.end = options.offset ?? 0;
     this.#plainString = options.standardConformingStrings === false ? Token.EscapeString : Token.String;
   }
@@ -130,7 +149,7 @@ export class Lexer {
   }
 
   #string(kind: TokenKind, open: number): TokenKind {
-    return this.#closed(kind, stringEnd(this.text, open, kind === Token.EscapeString));
+    return this.#closed(kind, stringEnd(this.text, open, kind === Token.EscapeString, this.doubleBytes));
   }
 
   #withEscape(kind: TokenKind): TokenKind {
@@ -240,9 +259,9 @@ function quotedEnd(text: string, open: number, quote: number): number {
 }
 
 /** As {@link quotedEnd}, for strings: with backslash escapes if `backslashes`, and with continuations on later lines. */
-function stringEnd(text: string, open: number, backslashes: boolean): number {
+function stringEnd(text: string, open: number, backslashes: boolean, doubleBytes: DoubleBytes | undefined): number {
   for (let piece = open; ; ) {
-    const end = backslashes ? escapedEnd(text, piece) : quotedEnd(text, piece, Code.Quote);
+    const end = backslashes ? escapedEnd(text, piece, doubleBytes) : quotedEnd(text, piece, Code.Quote);
     if (end < 0) return -1;
     piece = continuation(text, end);
     if (piece < 0) return end;
@@ -250,16 +269,20 @@ function stringEnd(text: string, open: number, backslashes: boolean): number {
 }
 
 /** As {@link quotedEnd}, with backslash escapes. */
-function escapedEnd(text: string, open: number): number {
+function escapedEnd(text: string, open: number, doubleBytes: DoubleBytes | undefined): number {
   for (let at = open + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    if (code === Code.Backslash) at++;
+    if (code === Code.Backslash || isFirstOfTwo(code, doubleBytes)) at++;
     else if (code === Code.Quote) {
       if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
       at++;
     }
   }
   return -1;
+}
+
+function isFirstOfTwo(code: number, doubleBytes: DoubleBytes | undefined): boolean {
+  return doubleBytes !== undefined && code >= 0x80 && (doubleBytes === 'all' || code < 0xa1 || code > 0xdf);
 }
 
 /**
@@ -573,7 +596,7 @@ const DECODED_MAX_CHARACTERS = 256 * 1024;
  * quotes in it and more than {@link DECODED_MAX_CHARACTERS}.
  */
 export function contentOf(lexer: Lexer): Content | undefined {
-  const { text, start, kind, close, terminated } = lexer;
+  const { text, start, kind, close, terminated, doubleBytes } = lexer;
   if (kind === Token.DollarString) {
     const open = dollarTagEnd(text, start);
     return verbatim(text, open, terminated ? close - (open - start) : close, false);
@@ -585,7 +608,7 @@ export function contentOf(lexer: Lexer): Content | undefined {
   const body = text.slice(open, end);
   const simple = !body.includes(quote) && (mark === undefined || !body.includes(mark));
   if (simple) return verbatim(text, open, end, quote === "'");
-  return body.length > DECODED_MAX_CHARACTERS ? undefined : decode({ text, open, end, quote, mark, kind });
+  return body.length > DECODED_MAX_CHARACTERS ? undefined : decode({ text, open, end, quote, mark, kind, doubleBytes });
 }
 
 /** The name of the lexer's current token, which must be an identifier of any kind. */
@@ -633,35 +656,37 @@ interface Encoded {
   readonly quote: string;
   readonly mark: string | undefined;
   readonly kind: TokenKind;
+  readonly doubleBytes: DoubleBytes | undefined;
 }
 
 function decode(encoded: Encoded): Content {
-  const { text, open, end, quote, mark } = encoded;
+  const { text, open, end } = encoded;
   const segments: Segment[] = [];
   let decoded = '';
   for (let at = open; at < end; ) {
-    const special = nextOf(text, at, end, quote, mark);
+    const special = nextSpecial(encoded, at);
     if (special > at || special === end) segments.push({ index: decoded.length, offset: at, width: 0 });
     decoded += text.slice(at, special);
     if (special === end) break;
-    if (text[special] === quote && text[special + 1] !== quote) {
+    if (text[special] === encoded.quote && text[special + 1] !== encoded.quote) {
       const next = continuation(text, special + 1);
       if (next < 0) break;
       at = next + 1;
       continue;
     }
-    const [decodedText, width] = text[special] === quote ? [quote, 2] : escaped(encoded, special);
+    const [decodedText, width] = text[special] === encoded.quote ? [encoded.quote, 2] : escaped(encoded, special);
     segments.push({ index: decoded.length, offset: special, width });
     decoded += decodedText;
     at = special + width;
   }
-  return new Content(decoded, segments.length > 0 ? segments : [{ index: 0, offset: open, width: 0 }], quote === "'");
+  return new Content(decoded, segments.length > 0 ? segments : [{ index: 0, offset: open, width: 0 }], encoded.quote === "'");
 }
 
-function nextOf(text: string, from: number, end: number, quote: string, mark: string | undefined): number {
+/** The offset of the next quote or escape, or of the end. */
+function nextSpecial({ text, end, quote, mark, doubleBytes }: Encoded, from: number): number {
   let at = from;
-  while (at < end && text[at] !== quote && text[at] !== mark) at++;
-  return at;
+  while (at < end && text[at] !== quote && text[at] !== mark) at += isFirstOfTwo(text.charCodeAt(at), doubleBytes) ? 2 : 1;
+  return Math.min(at, end);
 }
 
 /** @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-SYNTAX-STRINGS-ESCAPE */

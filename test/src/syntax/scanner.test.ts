@@ -21,6 +21,21 @@ function contents(text: string, options?: LexerOptions): string[] {
 }
 
 describe('Lexer', () => {
+  it('takes no second byte of a letter for a backslash', () => {
+    const sjis = { doubleBytes: 'sjis' } as const;
+    // The bytes of a katakana letter, then those of one of half width, behind which a backslash escapes.
+    expect(tokens(`E'\x83\\', public.t, E'\xb1\\', x'`, sjis)).toEqual(
+      [`EscapeString E'\x83\\'`, 'Punctuation ,', 'Word public', 'Punctuation .', 'Word t', 'Punctuation ,'].concat(
+        `EscapeString E'\xb1\\', x'`,
+      ),
+    );
+    const big5 = { doubleBytes: 'all', standardConformingStrings: false } as const;
+    expect(tokens(`'\xa5\\', 'it\\'s \xa5\\'`, big5)).toEqual([`EscapeString '\xa5\\'`, 'Punctuation ,', `EscapeString 'it\\'s \xa5\\'`]);
+    expect(contents(`E'\xa5\\\\\\public \xa5\\n'`, { doubleBytes: 'all' })).toEqual(['\xa5\\\\public \xa5\\n']);
+    expect(tokens(`'\xa5\\', x`, { doubleBytes: 'all' })).toEqual([`String '\xa5\\'`, 'Punctuation ,', 'Word x']);
+    expect(withExplicitEscapes(`SELECT '\xa5\\'`, big5)).toBe(`SELECT  E'\xa5\\'`);
+  });
+
   it.each<[string, string[]]>([
     ['', []],
     [' \t\r\n\f', []],
