@@ -78,6 +78,10 @@ class ListedRequest implements ListedSession {
     return this.#tenant.key.id;
   }
 
+  get backendProcessId(): number {
+    return this.#call.disconnect.backend?.processId ?? 0;
+  }
+
   describe(): SessionDescription {
     const { origin, startedAt, statement, outcome, disconnect } = this.#call;
     const { waitsSince, waitedUntil = startedAt } = disconnect;

@@ -30,7 +30,15 @@ import {
   StreamedTraits,
 } from './audited-text.ts';
 import type { Pins } from './pins.ts';
-import { type DueSignal, NO_SIGNALS, type ParameterSignal, parameterSignals, translateProcessIds } from './process-ids.ts';
+import {
+  asksBlockers,
+  type Blockers,
+  type DueSignal,
+  NO_SIGNALS,
+  type ParameterSignal,
+  parameterSignals,
+  translateProcessIds,
+} from './process-ids.ts';
 import { type ShownRows, shownRows } from './reply-rewriting.ts';
 import type { SessionServices } from './session-services.ts';
 
@@ -51,6 +59,8 @@ export interface Inspected {
   readonly deallocates: readonly string[];
   /** It has been read so that a backslash in a string may escape. */
   readonly hasEscapes: boolean;
+  /** It asks by whom sessions are blocked; see {@link Inspection.awaitsBlockers}. */
+  readonly asksBlockers: boolean;
 }
 
 const NO_NAMES: readonly string[] = [];
@@ -64,12 +74,14 @@ const LISTS_CHANNELS = /pg_listening_channels/i;
  * @param text whole, as Latin-1
  * @param options how the server reads it; undefined: as it does by default
  * @param rewritten what is known of it, if it has been rewritten already
+ * @param blockers who waits for whom, if that is known
  */
 function inspect(
   text: string,
   { rewriter, processIds }: Pick<SessionServices, 'rewriter' | 'processIds'>,
   options: LexerOptions | undefined,
   rewritten: RewrittenText | undefined,
+  blockers: Blockers | undefined,
 ): Inspected {
   const audited = rewritten === undefined ? auditedText(text) : rewritten.audited;
   let traits = sessionTraitsOf(text, options);
@@ -85,7 +97,7 @@ function inspect(
     if (LISTS_CHANNELS.test(text)) traits = { ...traits, shows: 'names' };
     if (readsSearchPath(text, options)) traits = { ...traits, shows: 'search_path' };
   }
-  const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options) : undefined;
+  const translated = traits.mentionsPids ? translateProcessIds(sent, processIds, options, blockers) : undefined;
   if (traits.listsSessions && translated?.listsSessions !== true) traits = { ...traits, listsSessions: false };
   return {
     traits,
@@ -96,6 +108,7 @@ function inspect(
     signals: translated === undefined ? NO_SIGNALS : translated.signals,
     deallocates: traits.deallocates ? deallocatedNames(text, options) : NO_NAMES,
     hasEscapes: options?.standardConformingStrings === false && text.includes('\\'),
+    asksBlockers: translated !== undefined && asksBlockers(text),
   };
 }
 
@@ -132,13 +145,38 @@ export class Inspection {
   /** A text that is too long to be inspected at once, while it is forwarded. */
   #large: LargeText | undefined;
 
+  /** Set while a text that asks for them waits, and until it is inspected again. */
+  #blockers: { found: Blockers | undefined; isOver: boolean } | undefined;
+
   constructor(session: InspectedSession) {
     this.#session = session;
   }
 
+  /**
+   * Whether the text has to wait until it is known by whom sessions are blocked. It is inspected again then. Where that cannot be found out,
+   * it is sent as it is, and the server refuses it.
+   */
+  awaitsBlockers({ asksBlockers }: Inspected): boolean {
+    if (!asksBlockers) return false;
+    if (this.#blockers?.isOver === true) {
+      this.#blockers = undefined;
+      return false;
+    }
+    if (this.#blockers === undefined) void this.#findBlockers();
+    return true;
+  }
+
+  async #findBlockers(): Promise<void> {
+    const blockers: { found: Blockers | undefined; isOver: boolean } = { found: undefined, isOver: false };
+    this.#blockers = blockers;
+    blockers.found = await this.#session.services.blockers().catch(() => undefined);
+    blockers.isOver = true;
+    this.#session.continueInput();
+  }
+
   /** Reads a text. @param isWhole false: it is only the beginning, and {@link goesOn} gets the rest */
   inspect(text: string, isWhole: boolean): Inspected {
-    if (isWhole) return inspect(text, this.#session.services, this.options, this.#rewritten);
+    if (isWhole) return inspect(text, this.#session.services, this.options, this.#rewritten, this.#blockers?.found);
     return {
       traits: traitsOfBeginning(text),
       audited: this.#rewritten?.audited ?? new StreamedAuditedText(text),
@@ -148,6 +186,7 @@ export class Inspection {
       signals: NO_SIGNALS,
       deallocates: NO_NAMES,
       hasEscapes: false,
+      asksBlockers: false,
     };
   }
 

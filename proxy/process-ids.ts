@@ -28,6 +28,9 @@ export interface ProcessIds {
   userOf(backend: number): number | undefined;
 }
 
+/** What `pg_blocking_pids()` returns: by the process id of the session that waits, and by that of its backend. Those that wait for none are missing. */
+export type Blockers = ReadonlyMap<number, readonly number[]>;
+
 /** The addresses of a client's connection; null: not known, as for a connection by a Unix socket. */
 export interface SessionAddresses {
   readonly inet_client_addr: string | null;
@@ -65,6 +68,8 @@ const OWN_ID = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_backend_pid|"pg_backend_pid")\s
 const ADDRESS = /(?:\bpg_catalog\s*\.\s*)?\b(inet_(?:client|server)_(?:addr|port))\s*\(\s*\)/gi;
 /** Up to the parenthesis before its arguments. */
 const SIGNAL = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_(cancel|terminate)_backend|"pg_(cancel|terminate)_backend")\s*\(/gi;
+/** Up to the parenthesis before its argument. */
+const BLOCKERS = /(?:\bpg_catalog\s*\.\s*)?(?:\bpg_blocking_pids|"pg_blocking_pids")\s*\(/gi;
 /** Longer arguments are not read. */
 const ARGUMENTS_MAX_CHARACTERS = 1_000;
 const NAMED_ARGUMENT = /^(\w+)\s*(?:=>|:=)\s*/;
@@ -79,6 +84,11 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
 /** Ids of processes are lower than this, and those that Postern makes are higher. PID_MAX_LIMIT of Linux; other systems' are lower. */
 const SERVER_IDS_END = 4_194_304;
 
+/** Whether the text may call `pg_blocking_pids()`. @param text one that mentions process ids */
+export function asksBlockers(text: string): boolean {
+  return /pg_blocking_pids/i.test(text);
+}
+
 /**
  * Translates process ids between those of Postern and those of the server. Postern sends a signal to a session itself, and
  * puts the function's result in the place of the call. A session's signal to itself is left to the server. Definitions,
@@ -87,8 +97,9 @@ const SERVER_IDS_END = 4_194_304;
  * Where a signal's target is found out by the server (`pg_cancel_backend(p) FROM …`), all ids in the statement are the server's, and in
  * the whole text if it reads the views of activity, too. Otherwise these show the ids of sessions.
  * @param options how the server reads the text
+ * @param blockers who waits for whom at the moment; undefined: it is not known, and `pg_blocking_pids()` is left to the server
  */
-export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions): Translated {
+export function translateProcessIds(text: string, ids: ProcessIds, options?: LexerOptions, blockers?: Blockers): Translated {
   const signals: ParameterSignal[] = [];
   const due: DueSignal[] = [];
   let listsSessions = false;
@@ -98,7 +109,7 @@ export function translateProcessIds(text: string, ids: ProcessIds, options?: Lex
     let end = 0;
     for (const statement of eachStatement(code)) {
       if (statement === undefined) continue;
-      changed += code.slice(end, statement.start) + translateStatement(statement.text, ids, signals, due, listsSessions);
+      changed += code.slice(end, statement.start) + translateStatement(statement.text, ids, { signals, due, blockers, listsSessions });
       end = statement.start + statement.text.length;
     }
     return changed + code.slice(end);
@@ -124,14 +135,22 @@ const TABLE_OF_ROWS = new RegExp(
   String.raw`^${GAP}*create${GAP}+(?:(?:global|local)${GAP}+)?(?:(?:temp|temporary|unlogged)${GAP}+)?table${GAP}[^(]*?(?:\([^()]*\)[^()]*)?\bas\b`,
   'i',
 );
-const PROCESS_ID = /^(?:'\d{8,10}'|"pg_(?:backend_pid|cancel_backend|terminate_backend|stat_\w+)")$/;
+const PROCESS_ID = /^(?:'\d{8,10}'|"pg_(?:backend_pid|cancel_backend|terminate_backend|blocking_pids|stat_\w+)")$/;
 /** After FROM or JOIN a query needs an alias, before PostgreSQL 16. */
 const BEFORE_TABLE = /\b(?:from|join)\s*$/i;
 const HAS_ALIAS =
   /^\s*(?!(?:where|on|using|join|inner|left|right|full|cross|natural|group|order|having|limit|offset|fetch|for|union|intersect|except|window|tablesample|returning)\b)(?:[a-z_\x80-\xff]|\0)/i;
 
-function translateStatement(code: string, ids: ProcessIds, signals: ParameterSignal[], due: DueSignal[], listsSessions: boolean): string {
-  if (DEFINITION.test(code) && !TABLE_OF_ROWS.test(code)) return code;
+interface Found {
+  readonly signals: ParameterSignal[];
+  readonly due: DueSignal[];
+  readonly blockers: Blockers | undefined;
+  readonly listsSessions: boolean;
+}
+
+function translateStatement(original: string, ids: ProcessIds, { signals, due, blockers, listsSessions }: Found): string {
+  if (DEFINITION.test(original) && !TABLE_OF_ROWS.test(original)) return original;
+  const code = blockers === undefined ? original : replaceBlockers(original, blockers);
   // A view that is not told of sessions has the server's ids, so `pid <> pg_backend_pid()` must compare with the server's.
   let hasServerIds = !listsSessions && LISTED_SESSIONS.test(code);
   const parts: string[] = [];
@@ -158,6 +177,31 @@ function translateStatement(code: string, ids: ProcessIds, signals: ParameterSig
   between.push(parts.push(code.slice(from)) - 1);
   for (const index of between) parts[index] = translateIds(parts[index] ?? '', ids, hasServerIds);
   return parts.join('');
+}
+
+/** Of one statement: what stands for a call is longer than the call. The server refuses those behind them. */
+const BLOCKERS_CALLS_MAX = 16;
+
+/** Puts who blocks whom in the place of the calls that ask for it. */
+function replaceBlockers(code: string, blockers: Blockers): string {
+  const none = "'{}'::pg_catalog.int4[]";
+  const cases = [...blockers].map(([processId, by]) => ` WHEN ${processId} THEN '{${by.join()}}'::pg_catalog.int4[]`).join('');
+  let changed = '';
+  let from = 0;
+  let calls = 0;
+  for (const match of code.matchAll(BLOCKERS)) {
+    if (match.index < from) continue;
+    calls += 1;
+    if (calls > BLOCKERS_CALLS_MAX) break;
+    const call = readCall(code, match.index + match[0].length);
+    if (!call?.target) continue;
+    const value = cases === '' ? `(${call.target})::pg_catalog.int4 WHEN 0 THEN ${none}` : `(${call.target})::pg_catalog.int4${cases}`;
+    const before = code.slice(from, match.index);
+    const alias = BEFORE_TABLE.test(before.slice(-20)) && !HAS_ALIAS.test(code.slice(call.end)) ? ' AS pg_blocking_pids' : '';
+    changed += `${before}(SELECT CASE ${value} ELSE ${none} END AS pg_blocking_pids)${alias}`;
+    from = call.end;
+  }
+  return changed + code.slice(from);
 }
 
 interface SignalCall {

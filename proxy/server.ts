@@ -44,8 +44,8 @@ export interface WireServerOptions extends WatchdogLimits {
   /** Authenticated clients, of all organizations and of each. */
   readonly clients: CountLimit;
   readonly clientsOfOrganization: CountLimit;
-  /** The sessions of other processes. */
-  readonly sessions: Pick<Sessions, 'shownElsewhere'>;
+  /** The sessions of all processes, and by whom they are blocked. */
+  readonly sessions: Pick<Sessions, 'shownElsewhere' | 'blockers'>;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
   /** Tells of slow statements. */
@@ -116,6 +116,7 @@ export class WireServer {
       clientsOfOrganization: options.clientsOfOrganization,
       slow: options.slow,
       traces: options.traces,
+      blockers: (organization) => options.sessions.blockers(organization),
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
     const entrance: Entrance = { method: 'scram', tls: options.tls, isProxy: options.isProxy };

@@ -11,7 +11,7 @@ import { type MemoryBounds, MemoryReservation } from '../src/runtime/memory-budg
 import { type AuditListener, MAX_REWRITTEN_BYTES } from './audited-text.ts';
 import type { FirstOptions } from './begun-transaction.ts';
 import type { ParseCache, StatementMemory } from './client-statements.ts';
-import type { ProcessIds } from './process-ids.ts';
+import type { Blockers, ProcessIds } from './process-ids.ts';
 
 /** How a session ended, and the final error for the client, if it can still be sent. */
 export interface RelayEnd {
@@ -50,6 +50,8 @@ export interface SessionServices extends AuditListener {
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
   /** Looks for the sessions that views of activity show, in other processes. */
   lookForSessions(): Promise<void>;
+  /** By whom the organization's sessions are blocked at the moment. @throws ServiceError `not_ready` */
+  blockers(): Promise<Blockers>;
   /** Called when the defaults for new sessions have changed: existing backends are not leased again. */
   defaultsChanged(): void;
 }

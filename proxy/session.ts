@@ -22,7 +22,7 @@ import type { AuthenticatedClient } from './login.ts';
 import type { OpenSession, OpenSessions, Watchdog } from './open-sessions.ts';
 import type { OrganizationDirectory, OrganizationSessions, ReachableSession } from './organization.ts';
 import { type PinListener, type PinReason, Pins } from './pins.ts';
-import type { ProcessIds, SessionAddresses } from './process-ids.ts';
+import type { Blockers, ProcessIds, SessionAddresses } from './process-ids.ts';
 import { Relay } from './relay.ts';
 import { BufferBudget, type RelayEnd, type SessionServices } from './session-services.ts';
 import { type SessionStart, startSession } from './session-start.ts';
@@ -45,6 +45,8 @@ export interface SessionContext {
   readonly clientsOfOrganization: CountLimit;
   readonly slow: SlowStatements;
   readonly traces: Traces | undefined;
+  /** As {@link Sessions.blockers}. */
+  readonly blockers: Sessions['blockers'];
 }
 
 const DEPRECATED_FEATURE = '01P01';
@@ -317,6 +319,10 @@ class Session implements SessionServices, ReachableSession {
 
   lookForSessions(): Promise<void> {
     return this.#shared.lookElsewhere(() => this.#context.sessions.shownElsewhere(this.tenant.pool));
+  }
+
+  blockers(): Promise<Blockers> {
+    return this.#context.blockers(this.tenant.organization);
   }
 
   defaultsChanged(): void {

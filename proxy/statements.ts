@@ -350,6 +350,7 @@ export class Statements {
     const text = buffer.toString('latin1', start + HEADER_BYTES, end);
     inspection.demandWhole(scanner);
     const inspected = inspection.inspect(text, isWhole);
+    if (inspection.awaitsBlockers(inspected)) return false;
     const { traits, sent, edits, deallocates } = inspected;
     if (session.unsyncedBatch === replies.batch && this.#server.mustEndPipeline(isWhole ? traits : sessionTraitsOf(text), true))
       return false;
@@ -563,6 +564,7 @@ export class Statements {
     const { context } = pins;
     if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
     const inspected = inspection.inspect(text, true);
+    if (inspected.asksBlockers) return false;
     const { definition, traits, signals, deallocates } = preparedOf(inspected, text, buffer.subarray(nameEnd + 1, end));
     const server = services.registry.find(definition, context);
     if (server === undefined || !server.proven) return false;
@@ -651,6 +653,7 @@ export class Statements {
     if (nameEnd < 0) throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
     const text = latin1String(buffer, nameEnd + 1, end);
     const inspected = inspection.inspect(text, isKept || nameEnd + 1 + text.length < end);
+    if (inspection.awaitsBlockers(inspected)) return false;
     if (session.unsyncedBatch === session.replies.batch && this.#server.mustEndPipeline(isKept ? inspected.traits : sessionTraitsOf(text)))
       return false;
     if (!isKept) {

@@ -84,6 +84,19 @@ export class ServiceError extends Error {
     this.hint = notes.hint;
     this.retryAfterS = notes.retryAfterS;
   }
+
+  /** The same error with other notes. */
+  with(notes: ErrorNotes): ServiceError {
+    const { detail, hint, sqlstate, retryAfterS, cause } = this;
+    return new ServiceError(this.kind, this.message, {
+      sqlstate,
+      cause,
+      ...(detail === undefined ? {} : { detail }),
+      ...(hint === undefined ? {} : { hint }),
+      ...(retryAfterS === undefined ? {} : { retryAfterS }),
+      ...notes,
+    });
+  }
 }
 
 /** The reason of an aborted signal, which is a ServiceError by convention. */

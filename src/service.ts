@@ -179,12 +179,14 @@ export async function startService(initial: Config, observer: Observer, { consol
       operator: operatorKeyVerifier,
       clientText,
     });
+    const sessions = new Sessions(catalog.processes, (placement, processIds) => served.of(placement).lockWaits(processIds));
     const router = new Router({
       catalog,
       clusters,
       authenticator,
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
+      sessions,
     });
     const keys = new ApiKeys(catalog, clusters);
     const signUps = new SignUps({
@@ -220,7 +222,6 @@ export async function startService(initial: Config, observer: Observer, { consol
     });
     catalog.failures.listen('refusal', (address, count) => refusals.countElsewhere(address, count));
     const multiplexers = new Multiplexers(sharingLimits(config));
-    const sessions = new Sessions(catalog.processes);
     let http: FastifyInstance | undefined;
     const reload = () => {
       reloadTls(tls, http, observe);
@@ -258,7 +259,7 @@ export async function startService(initial: Config, observer: Observer, { consol
         traces,
         console: operatorKey === undefined ? undefined : operatorConsole,
       },
-      { authenticator, router, observe },
+      { authenticator, router, observe, sessions },
       tls,
     );
     const underWay = new RequestsInProgress(tls !== undefined);
@@ -394,7 +395,7 @@ function createWireServer(
     WireServerOptions,
     'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers' | 'sessions' | 'slow' | 'traces' | 'console'
   >,
-  parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
+  parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe' | 'sessions'>,
   tls: TlsFiles | undefined,
 ): WireServer {
   const proxies = config.POSTERN_PROXY_PROTOCOL_FROM;

@@ -118,8 +118,9 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cure: 'Close those that are idle, and try again. The operator may raise the limits.',
   },
   pool_timeout: {
-    cause: 'All of the organization’s backends were busy for too long, or PostgreSQL had no connection slots free; detail says which.',
-    cure: 'Try again. Look for slow statements and for transactions that stay open.',
+    cause:
+      'All of the organization’s backends were busy for too long, or PostgreSQL had no connection slots free; detail says which, and names the sessions that have backends.',
+    cure: 'Try again. Look for slow statements and for transactions that stay open: GET /api/sessions lists them, and can end them.',
   },
   statement_timeout: {
     cause: 'The statement took longer than its timeout.',

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import * as z from 'zod';
 import { SESSION_STATES, type SessionSignal } from '../../src/router/sessions.ts';
+import { RelationNames } from '../../src/sql/relation-names.ts';
 import { type Endpoint, endpoint, type Operation, type RouteContext } from '../operation.ts';
 import { sendJson } from '../replies.ts';
 import { tenantOf } from '../request-context.ts';
@@ -37,12 +38,37 @@ export const session = z.object({
     })
     .nullable()
     .describe('What it runs; null if that is nothing, or not known'),
+  waitsFor: z
+    .object({
+      lock: z
+        .string()
+        .describe(
+          'relation, transactionid, tuple, advisory, …, as locktype of pg_locks. A row is waited for as the transactionid of who has it',
+        ),
+      mode: z.string().describe('AccessExclusiveLock, ShareLock, …'),
+      relation: z
+        .string()
+        .nullable()
+        .describe('The table or index, of whose row it may be; null: it is none, or no backend was free to ask for its name'),
+      since: instant('Since when it waits; null in the first moment').nullable(),
+      isHeldElsewhere: z
+        .boolean()
+        .describe('It also waits for something that is no session of the organization, such as autovacuum or a prepared transaction'),
+    })
+    .nullable()
+    .describe('The lock that it waits for; null if there is none'),
+  blockedBy: z
+    .array(z.string())
+    .describe(
+      'The ids of the sessions that it waits for, also of other keys; then those that these wait for, to the last, which waits for none',
+    ),
   isOwn: z.boolean().describe('It is the request that asks'),
 });
 
 export const sessionsReply = z.object({
   sessions: z.array(session).describe('The oldest first, at most 1,000'),
   isComplete: z.boolean().describe('false: there are more, or a process has not answered within a second'),
+  areWaitsKnown: z.boolean().describe('false: the database server has not said within a second which sessions wait for locks'),
   processes: z.object({ asked: z.int(), answered: z.int() }).describe('The processes of Postern that serve the organization'),
 });
 
@@ -69,6 +95,14 @@ const EXAMPLE = {
   stateSince: '2025-01-31T09:30:00.123Z',
   pins: [{ reason: 'transaction', explanation: 'It is in a transaction, and keeps its backend until the transaction ends.' }],
   statement: { sql: 'update orders set total = total * 1.1', startedAt: '2025-01-31T09:30:00.123Z', runningMs: 4_210 },
+  waitsFor: {
+    lock: 'transactionid',
+    mode: 'ShareLock',
+    relation: 'public.orders',
+    since: '2025-01-31T09:30:00.125Z',
+    isHeldElsewhere: false,
+  },
+  blockedBy: ['ses_1b5c09d25d0c11f2'],
   isOwn: false,
 } as const;
 const { sessionId } = EXAMPLE;
@@ -81,7 +115,7 @@ const list = {
   tag: TAG,
   summary: 'List the sessions',
   description:
-    'Connections to the wire door and requests over HTTP that are being served, in every process of Postern. An admin key sees those of all keys, any other key its own. Not recorded in the audit log unless it fails.',
+    'Connections to the wire door and requests over HTTP that are being served, in every process of Postern, with the locks that they wait for and the sessions that have them. An admin key sees those of all keys, any other key its own. Not recorded in the audit log unless it fails.',
   needsKey: true,
   query: noQuery,
   body: noBody,
@@ -89,7 +123,7 @@ const list = {
     200: {
       description: 'The sessions.',
       schema: sessionsReply,
-      example: { sessions: [EXAMPLE], isComplete: true, processes: { asked: 1, answered: 1 } },
+      example: { sessions: [EXAMPLE], isComplete: true, areWaitsKnown: true, processes: { asked: 1, answered: 1 } },
     },
   },
   errors: ['not_ready'],
@@ -129,7 +163,8 @@ const end = {
   errors: ['not_ready'],
 } as const satisfies Operation;
 
-export function sessionEndpoints({ sessions }: RouteContext): Endpoint[] {
+export function sessionEndpoints({ sessions, router }: RouteContext): Endpoint[] {
+  const names = new RelationNames(router);
   const signal = async (request: FastifyRequest, kind: SessionSignal) => {
     const { sessionId } = request.params as { readonly sessionId: string };
     // In the audit log it stands as a statement, like a change of a key.
@@ -140,9 +175,17 @@ export function sessionEndpoints({ sessions }: RouteContext): Endpoint[] {
   };
   return [
     endpoint(list, async ({ request, reply }) => {
-      const { sessions: listed, ...rest } = await sessions.list(tenantOf(request));
+      const tenant = tenantOf(request);
+      const { sessions: listed, ...rest } = await sessions.list(tenant);
       const ownId = sessions.idOf(sessionNumberOf(request.call));
-      return sendJson(request, reply, { sessions: listed.map((one) => ({ ...one, isOwn: one.sessionId === ownId })), ...rest });
+      const oids = new Set(listed.flatMap(({ waitsFor }) => waitsFor?.relation ?? []));
+      const relations = await names.find(tenant, [...oids]);
+      const shown = listed.map(({ waitsFor, ...one }) => ({
+        ...one,
+        waitsFor: waitsFor && { ...waitsFor, relation: relations.get(waitsFor.relation ?? 0) ?? null },
+        isOwn: one.sessionId === ownId,
+      }));
+      return sendJson(request, reply, { sessions: shown, ...rest });
     }),
     endpoint(cancel, async ({ request }) => ({ sessionId: await signal(request, 'cancel'), canceled: true })),
     endpoint(end, async ({ request }) => ({ sessionId: await signal(request, 'terminate'), endedAt: new Date().toISOString() })),

@@ -79,6 +79,13 @@ export class Pool {
     return this.#fairness.pools.values();
   }
 
+  /** The process ids of the backends that are leased within the limit of this pool. */
+  leasedWithin(tenantId: string): ReadonlySet<number> {
+    const own = this.#fairness.pools.get(tenantId);
+    const pools = own === undefined ? [] : [own, ...own.others];
+    return new Set(pools.flatMap(({ leased }) => [...leased].map(({ processId }) => processId)));
+  }
+
   /** All sessions, each with its organization. */
   sessions(): (readonly [organizationId: string, backend: BackendConnection])[] {
     return [...this.#fairness.pools.values()].flatMap(({ organizationId, backends }) =>

@@ -494,14 +494,101 @@ function lost(): ServiceError {
   return new ServiceError('not_ready', 'the connection to the control database was lost', { retryAfterS: 1 });
 }
 
+/** A backend that waits for a lock. */
+export interface LockWait {
+  readonly processId: number;
+  /** The role that it is logged in as. */
+  readonly role: string;
+  /** The kind of what is locked, as `locktype` of pg_locks: `relation`, `transactionid`, `advisory`, … */
+  readonly lock: string;
+  /** `AccessExclusiveLock` and the like. */
+  readonly mode: string;
+  /** The OID of the table or index, of whose row it may be, in the backend's database; null: it is something else. */
+  readonly relation: number | null;
+  /** In milliseconds since 1970; null in the first moment. */
+  readonly since: number | null;
+  /** The processes that have the lock in a mode that conflicts, or are before it in the queue; 0: a prepared transaction. */
+  readonly blockedBy: readonly number[];
+}
+
+interface LockRow extends Omit<LockWait, 'processId' | 'role' | 'blockedBy'> {
+  readonly pid: number;
+  /** Separated by commas. */
+  readonly blockedBy: string;
+}
+
+/** Reading who waits takes all partitions of the lock table for a moment, so it is done at most this often. */
+const WAITS_EVERY_MS = 250;
+/** Of more backends at once the rest is asked for the next time. */
+const WAITS_MAX = 512;
+
 /** The server's shared lock table, as the platform role sees it in pg_locks. */
 export class PgLocks {
   readonly reserved: ReservedLocks;
   readonly #database: ControlPool;
+  /** The backends that the next reading is about, and who awaits it. */
+  #next: { readonly processIds: Set<number>; readonly waits: Promise<readonly LockWait[]> } | undefined;
+  /** Resolves when the next reading may begin. */
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(connection: ControlConnection, database: ControlPool) {
     this.reserved = new ReservedLocks(connection);
     this.#database = database;
+  }
+
+  /**
+   * Which of these backends wait for a lock, at a moment after the call. Callers share a reading, of which there is one at a time, at most
+   * four times a second. The lock table is only read for those that pg_stat_activity says wait for a lock.
+   * @param processIds those of an organization; only the first few hundred count
+   * @throws ServiceError `not_ready`
+   */
+  async waitsOf(processIds: readonly number[]): Promise<readonly LockWait[]> {
+    if (processIds.length === 0) return [];
+    while (this.#next !== undefined && this.#next.processIds.size + processIds.length > WAITS_MAX) await this.#next.waits.catch(() => {});
+    this.#next ??= this.#readNext();
+    const { processIds: asked, waits } = this.#next;
+    for (const processId of processIds.slice(0, WAITS_MAX)) asked.add(processId);
+    const own = new Set(processIds);
+    return (await waits).filter(({ processId }) => own.has(processId));
+  }
+
+  #readNext() {
+    const processIds = new Set<number>();
+    const waits = this.#last.then(() => {
+      this.#next = undefined;
+      return this.#readWaits([...processIds]);
+    });
+    this.#last = waits.catch(() => {}).then(() => delay(WAITS_EVERY_MS, undefined, { ref: false }));
+    return { processIds, waits };
+  }
+
+  /** What a session does is hidden from roles that may not see it, which have no state then. A process that helps a query waits for its session. */
+  async #readWaits(processIds: readonly number[]): Promise<readonly LockWait[]> {
+    const waiting = await this.#database.run(
+      (sql) => sql<{ pid: number; session: number; role: string }[]>`
+        select pid, coalesce(leader_pid, pid) as session, usename as role from pg_catalog.pg_stat_activity
+        where coalesce(leader_pid, pid) = any(${`{${processIds.join()}}`}::int[]) and usename is not null and (wait_event_type = 'Lock' or state is null)`,
+    );
+    if (waiting.length === 0) return [];
+    const rows = await this.#database.run(
+      (sql) => sql<LockRow[]>`
+        with lock as materialized (
+          select pid, locktype, mode, relation, waitstart, granted from pg_catalog.pg_locks
+          where pid = any(${`{${waiting.map(({ pid }) => pid).join()}}`}::int[])
+        )
+        select pid, locktype as lock, mode,
+          coalesce(relation, (select held.relation from lock held where held.pid = lock.pid and held.locktype = 'tuple' limit 1))::bigint::float8 as relation,
+          (extract(epoch from waitstart) * 1000)::float8 as since,
+          pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(pid), ',') as "blockedBy"
+        from lock where not granted`,
+    );
+    const sessions = new Map(waiting.map((one) => [one.pid, one]));
+    return rows.flatMap(({ pid, blockedBy, ...wait }) => {
+      const found = sessions.get(pid);
+      if (found === undefined) return [];
+      const processIds = blockedBy === '' ? [] : blockedBy.split(',').map(Number);
+      return [{ ...wait, processId: found.session, role: found.role, blockedBy: processIds }];
+    });
   }
 
   /** Whether a backend holds advisory locks. Outside a transaction these are session-level locks. */

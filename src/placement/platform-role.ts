@@ -135,8 +135,8 @@ export async function leaveWritingToOwners(session: pg.Client): Promise<void> {
 }
 
 const PLATFORM_ROLE = 'postern_platform';
-/** From 16 on. */
-const RESERVING_ROLE = 'pg_use_reserved_connections';
+/** Roles of the server that the platform role is a member of: the first, from 16 on, for the server's reserved connections, the second to see which backends wait. */
+const SERVER_ROLES = ['pg_use_reserved_connections', 'pg_read_all_stats'];
 
 const OTHER_SECRET = `the secret is another one than that with which the password of ${PLATFORM_ROLE} was set: it has been changed, and processes with the former secret cannot log in any more`;
 
@@ -163,16 +163,20 @@ export async function ensurePlatformRole(session: pg.Client, secret: string, obs
   if (Object.keys(await allowedSettings(session, PLATFORM_ROLE)).length < Object.keys(ROLE_SETTINGS).length) {
     await session.query(`GRANT SET ON PARAMETER ${Object.keys(ROLE_SETTINGS).join(', ')} TO ${PLATFORM_ROLE}`);
   }
-  await reserveSessions(session);
+  await joinServerRoles(session);
   return platformLogin(secret);
 }
 
-/** If the server has reserved_connections, the platform role can log in however many sessions organizations have. */
-async function reserveSessions(session: pg.Client): Promise<void> {
-  const { rows } = await session.query(
-    `SELECT FROM pg_catalog.pg_roles WHERE rolname = '${RESERVING_ROLE}' AND NOT pg_catalog.pg_has_role('${PLATFORM_ROLE}', oid, 'MEMBER')`,
+/**
+ * If the server has reserved_connections, the platform role can log in however many sessions organizations have. It sees what the server
+ * says of all of them, which it could see as a member of any organization's role too.
+ */
+async function joinServerRoles(session: pg.Client): Promise<void> {
+  const { rows } = await session.query<{ name: string }>(
+    `SELECT rolname AS name FROM pg_catalog.pg_roles WHERE rolname = ANY ($1) AND NOT pg_catalog.pg_has_role('${PLATFORM_ROLE}', oid, 'MEMBER')`,
+    [SERVER_ROLES],
   );
-  if (rows.length > 0) await session.query(`GRANT ${RESERVING_ROLE} TO ${PLATFORM_ROLE}`);
+  for (const { name } of rows) await session.query(`GRANT ${name} TO ${PLATFORM_ROLE}`);
 }
 
 export function platformLogin(secret: string): RoleLogin {

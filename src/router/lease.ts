@@ -136,6 +136,8 @@ export class DisconnectSignal {
   /** Since when the call has been waiting for a backend, and when it got one; undefined if it is not waiting, or has not been. */
   waitsSince: number | undefined;
   waitedUntil: number | undefined;
+  /** The backend that it has at the moment, if any. Whoever sets it removes it again. */
+  backend: BackendConnection | undefined;
   #reason: ServiceError | undefined;
 
   /** Why the call is to end; undefined: it is not. */

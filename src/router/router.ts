@@ -13,6 +13,7 @@ import type { Clusters } from './clusters.ts';
 import { type DisconnectSignal, type Door, Lease, type Tenant } from './lease.ts';
 import { type PausedRequest, Pauses } from './pauses.ts';
 import { ClusterDownError, type ServedCluster } from './served-cluster.ts';
+import type { Sessions } from './sessions.ts';
 
 interface RouterOptions {
   readonly catalog: Catalog;
@@ -21,6 +22,8 @@ interface RouterOptions {
   /** For results in memory that their callers have not received yet. */
   readonly results: MemoryBudget;
   readonly observe: Observe;
+  /** Says which sessions hold backends, to a client that has waited too long for one. */
+  readonly sessions: Pick<Sessions, 'describeHolders'>;
 }
 
 const AT_ONCE = {
@@ -61,6 +64,7 @@ export class Router {
   readonly #authenticator: Authenticator;
   readonly #clusters: Clusters;
   readonly #observe: Observe;
+  readonly #sessions: RouterOptions['sessions'];
   readonly #pauses = new Pauses();
   readonly #requests: Omit<LeaseRequestHost, 'settle'> = {
     queue: (request) => this.#queue(request),
@@ -78,6 +82,7 @@ export class Router {
     this.#clusters = options.clusters;
     this.inputs = options.clusters.inputs;
     this.#observe = options.observe;
+    this.#sessions = options.sessions;
   }
 
   /**
@@ -121,7 +126,7 @@ export class Router {
           if (result instanceof ServiceError || cluster === undefined) {
             const error = result instanceof ServiceError ? result : new ClusterDownError(undefined);
             this.#observe({ name: 'lease.refused', door, organizationId: tenant.organization.id, kind: error.kind });
-            settle(error);
+            settle(this.#withHolders(error, current, cluster));
             return;
           }
           const waitMs = performance.now() - startedAt;
@@ -135,6 +140,13 @@ export class Router {
     );
     this.#queue(request);
     return request;
+  }
+
+  /** A client that has waited too long is told for whom. */
+  #withHolders(error: ServiceError, { organization, pool }: Tenant, cluster: ServedCluster | undefined): ServiceError {
+    if (error.kind !== 'pool_timeout' || cluster === undefined) return error;
+    const holders = this.#sessions.describeHolders(organization.id, cluster.pool.leasedWithin(pool));
+    return holders === undefined ? error : error.with({ detail: `${error.detail ?? ''} ${holders}`.trimStart() });
   }
 
   /** Puts a request into the queue for a backend, or into that of the paused. */

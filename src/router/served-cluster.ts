@@ -5,7 +5,7 @@ import type { BackendPermits, PoolFairnessLimits } from '../backend/organization
 import { Pool } from '../backend/pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { DEFAULT_CLUSTER } from '../catalog/clusters.ts';
-import { type ControlConnection, ControlPool, PgLocks } from '../catalog/control-pool.ts';
+import { type ControlConnection, ControlPool, type LockWait, PgLocks } from '../catalog/control-pool.ts';
 import type { Placement } from '../catalog/organization.ts';
 import { TextFileWatch } from '../catalog/query-statistics.ts';
 import { type Config, ConfigError } from '../config.ts';
@@ -154,6 +154,11 @@ export class ServedCluster {
   /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
     return this.#monitoring.locks.hasAdvisoryLocks(processId);
+  }
+
+  /** As {@link PgLocks.waitsOf}. */
+  lockWaits(processIds: readonly number[]): Promise<readonly LockWait[]> {
+    return this.#monitoring.locks.waitsOf(processIds);
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {

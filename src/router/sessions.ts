@@ -1,14 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Endpoints } from '../backend/connection.ts';
+import type { LockWait } from '../catalog/control-pool.ts';
+import type { Organization, Placement } from '../catalog/organization.ts';
 import type { ProcessRequests } from '../catalog/processes.ts';
 import { ServiceError } from '../errors.ts';
 import type { ShownSession } from '../placement/hardening.ts';
+import { rolesOf } from '../placement/restricted-roles.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import { redactSecrets } from '../syntax/redaction.ts';
 import type { Tenant } from './lease.ts';
 
 /** The sessions that a key may see, of all processes. */
-interface ListedSessions extends SessionList {
+interface ListedSessions {
+  readonly sessions: readonly SeenSession[];
+  /** False where there are more than may be listed. */
+  readonly isComplete: boolean;
+  /** False where the server has not said in time which sessions wait for locks. */
+  readonly areWaitsKnown: boolean;
   /** How many processes serve the organization, and how many have answered in time. */
   readonly processes: { readonly asked: number; readonly answered: number };
 }
@@ -25,6 +33,41 @@ interface OthersLists {
   readonly asked: number;
   readonly lists: readonly SessionList[];
 }
+
+/** What a session waits for. */
+interface WaitsFor {
+  /** The kind of what is locked, as `locktype` of pg_locks. */
+  readonly lock: string;
+  /** `AccessExclusiveLock` and the like. */
+  readonly mode: string;
+  /** The OID of the table or index, of whose row it may be; null: it is something else. */
+  readonly relation: number | null;
+  /** An ISO string; null in the first moment. */
+  readonly since: string | null;
+  /** Something has the lock that is no session of the organization, such as autovacuum or a prepared transaction. */
+  readonly isHeldElsewhere: boolean;
+}
+
+/** A session of any process, and whom it waits for. */
+interface SeenSession extends SessionRecord {
+  /** Null: it waits for no lock, or that is not known. */
+  readonly waitsFor: WaitsFor | null;
+  /** The ids of the sessions that it waits for, then of those that these wait for, and so on. The last one waits for none. */
+  readonly blockedBy: readonly string[];
+}
+
+/** Of an organization. */
+interface Waits {
+  readonly areKnown: boolean;
+  /** By session id. */
+  readonly bySession: ReadonlyMap<string, DirectWait & { readonly blockedBy: readonly string[] }>;
+}
+
+const WAITS_FOR_NONE = { waitsFor: null, blockedBy: [] } as const;
+const NO_WAITS: Waits = { areKnown: true, bySession: new Map() };
+const HOLDERS_TOLD_MAX = 5;
+/** Sessions of an organization that run something are asked for, those that have done so for longest. */
+const ASKED_MAX = 100;
 
 const LIST_TIMEOUT_MS = 1_000;
 const SIGNAL_TIMEOUT_MS = 3_000;
@@ -43,11 +86,14 @@ export class Sessions {
   readonly #lists = new Map<string, Promise<OthersLists>>();
   /** When the last signal of an organization has been sent. */
   readonly #signals = new Map<string, Promise<unknown>>();
+  readonly #lockWaits: AskLockWaits | undefined;
   /** Answers what an operator asks of this process. */
   #operatorRequests: (request: unknown) => Promise<string> = async () => '';
 
-  constructor(processes: ProcessRequests) {
+  /** @param lockWaits undefined for a process without sessions of its own, which lists none */
+  constructor(processes: ProcessRequests, lockWaits?: AskLockWaits) {
     this.#processes = processes;
+    this.#lockWaits = lockWaits;
     this.#local = new LocalSessions((number) => this.idOf(number));
   }
 
@@ -64,6 +110,21 @@ export class Sessions {
   /** All sessions of this process, each with the name of its pool. */
   all(): Iterable<readonly [pool: string, session: ListedSession]> {
     return this.#local.all();
+  }
+
+  /**
+   * Says for how long which sessions of this process have these backends, those that have been so for longest first.
+   * @returns one sentence; undefined if none has
+   */
+  describeHolders(organizationId: string, backends: ReadonlySet<number>): string | undefined {
+    const holders = this.#local.holders({ organizationId }, backends);
+    const now = performance.now();
+    const told = holders.slice(0, HOLDERS_TOLD_MAX).map(({ sessionId, door, state, stateSince }) => {
+      return `${sessionId} (${door}, ${state} for ${Math.max(0, Math.round((now - stateSince) / 1_000))} s)`;
+    });
+    const others = backends.size - told.length;
+    if (told.length === 0) return undefined;
+    return `Backends are held by ${told.join(', ')}${others > 0 ? ` and ${others} more` : ''}.`;
   }
 
   /** @param answer answers what an operator asks of this process by {@link askAll}, here or at another */
@@ -91,17 +152,78 @@ export class Sessions {
   }
 
   /**
-   * The sessions of the tenant's organization, or of its key if that is no `admin` key. The earliest come first.
+   * The sessions of the tenant's organization, or of its key if that is no `admin` key, and whom they wait for. The earliest come first.
    * @throws ServiceError `not_ready`
    */
   async list(tenant: Tenant): Promise<ListedSessions> {
-    const whose = seenBy(tenant);
-    const [own, others] = await Promise.all([this.#local.list(whose), this.#askForLists(whose.organizationId)]);
-    const lists = [own, ...others.lists];
-    const sessions = lists.flatMap(({ sessions }) => sessions.filter(({ keyId }) => keyId === (whose.keyId ?? keyId))).sort(byAge);
+    const { keyId } = seenBy(tenant);
+    const { sessions, isComplete, processes } = await this.#listAll(tenant.organization.id, keyId);
+    const waits = await this.#waitsOf(tenant.organization, sessions);
+    const seen = sessions.filter((session) => session.keyId === (keyId ?? session.keyId)).sort(byAge);
+    return {
+      sessions: seen.slice(0, SESSIONS_MAX).map(({ backend: _backend, ...session }) => {
+        const { waitsFor, blockedBy } = waits.bySession.get(session.sessionId) ?? WAITS_FOR_NONE;
+        return { ...session, waitsFor, blockedBy };
+      }),
+      isComplete: isComplete && seen.length <= SESSIONS_MAX,
+      areWaitsKnown: waits.areKnown,
+      processes,
+    };
+  }
+
+  /**
+   * By whom sessions of the organization are blocked, as `pg_blocking_pids()` tells it.
+   * @returns the process ids of those that block it by that of the one that waits, as `pg_backend_pid()` gives them; 0 for what has none,
+   * such as a request over HTTP. Also by the process id of its backend, and those of theirs
+   * @throws ServiceError `not_ready`
+   */
+  async blockers(organization: Organization): Promise<ReadonlyMap<number, readonly number[]>> {
+    const { sessions } = await this.#listAll(organization.id, undefined);
+    const { areKnown, bySession } = await this.#waitsOf(organization, sessions);
+    if (!areKnown) throw new ServiceError('not_ready', 'the database has not said in time which sessions wait', { retryAfterS: 1 });
+    const numbers = new Map(sessions.map(({ sessionId, processId }) => [sessionId, processId ?? 0]));
+    const blockers = new Map<number, readonly number[]>();
+    for (const { sessionId, processId, backend } of sessions) {
+      const wait = bySession.get(sessionId);
+      if (wait === undefined) continue;
+      const direct = wait.direct.map((id) => numbers.get(id) ?? 0);
+      if (processId !== null) blockers.set(processId, wait.waitsFor.isHeldElsewhere ? [...direct, 0] : direct);
+      if (backend !== undefined) blockers.set(backend, wait.backends);
+    }
+    return blockers;
+  }
+
+  /** The sessions of all processes. @param keyId whose are among them, where there are more than may be listed; undefined: anybody's */
+  async #listAll(organizationId: string, keyId: string | undefined) {
+    const [all, ofKey, others] = await Promise.all([
+      this.#local.list({ organizationId }),
+      keyId === undefined ? undefined : this.#local.list({ organizationId, keyId }),
+      this.#askForLists(organizationId),
+    ]);
+    const lists = [ofKey ?? all, ...others.lists];
     const processes = { asked: 1 + others.asked, answered: lists.length };
-    const isAll = sessions.length <= SESSIONS_MAX && processes.answered === processes.asked;
-    return { sessions: sessions.slice(0, SESSIONS_MAX), isComplete: isAll && lists.every(({ isComplete }) => isComplete), processes };
+    const isComplete = processes.answered === processes.asked && lists.every(({ isComplete }) => isComplete);
+    const byId = new Map([all, ...lists].flatMap(({ sessions }) => sessions.map((session) => [session.sessionId, session])));
+    return { sessions: [...byId.values()], isComplete, processes };
+  }
+
+  async #waitsOf({ placement }: Organization, sessions: readonly LocalRecord[]): Promise<Waits> {
+    const byBackend = new Map<number, LocalRecord[]>();
+    for (const session of sessions) {
+      if (!session.backend) continue;
+      const those = byBackend.get(session.backend);
+      if (those === undefined) byBackend.set(session.backend, [session]);
+      else those.push(session);
+    }
+    const running = sessions.filter(({ state, backend }) => state === 'active' && backend);
+    running.sort((a, b) => (a.stateSince < b.stateSince ? -1 : 1));
+    const asked = [...new Set(running.slice(0, ASKED_MAX).map(({ backend }) => backend as number))];
+    if (asked.length === 0 || this.#lockWaits === undefined) return NO_WAITS;
+    const late = delay(LIST_TIMEOUT_MS, undefined, { ref: false });
+    const waits = await Promise.race([this.#lockWaits(placement, asked), late]).catch(() => undefined);
+    return waits === undefined
+      ? { ...NO_WAITS, areKnown: false }
+      : { areKnown: true, bySession: waitsBySession(placement, waits, byBackend) };
   }
 
   /**
@@ -187,6 +309,30 @@ function hexadecimal(number: number): string {
   return number.toString(16).padStart(8, '0');
 }
 
+/** @param byBackend the organization's sessions. Nothing is shown of processes that have none of these, or another role by now */
+function waitsBySession(placement: Placement, waits: readonly LockWait[], byBackend: ReadonlyMap<number, readonly LocalRecord[]>) {
+  const roles = rolesOf(placement.role);
+  const direct = new Map<string, DirectWait>();
+  for (const { processId, role, blockedBy, lock, mode, relation, since } of waits) {
+    if (!roles.includes(role)) continue;
+    for (const { sessionId } of byBackend.get(processId) ?? []) {
+      const by = blockedBy.flatMap((blocker) => (byBackend.get(blocker) ?? []).map((session) => session.sessionId));
+      const isHeldElsewhere = blockedBy.some((blocker) => !byBackend.has(blocker));
+      const waitsFor = { lock, mode, relation, since: since === null ? null : new Date(since).toISOString(), isHeldElsewhere };
+      const backends = blockedBy.map((blocker) => (byBackend.has(blocker) ? blocker : 0));
+      direct.set(sessionId, { waitsFor, direct: [...new Set(by)].filter((id) => id !== sessionId), backends });
+    }
+  }
+  return new Map([...direct].map(([sessionId, wait]) => [sessionId, { ...wait, blockedBy: chainOf(sessionId, direct) }]));
+}
+
+/** The nearest first. */
+function chainOf(sessionId: string, direct: ReadonlyMap<string, DirectWait>): readonly string[] {
+  const chain = new Set<string>(direct.get(sessionId)?.direct);
+  for (const blocker of chain) for (const next of direct.get(blocker)?.direct ?? []) if (next !== sessionId) chain.add(next);
+  return [...chain];
+}
+
 /** A session as it is listed. Times are ISO strings. */
 interface SessionRecord {
   readonly sessionId: string;
@@ -205,8 +351,25 @@ interface SessionRecord {
   readonly statement: { readonly sql: string; readonly startedAt: string; readonly runningMs: number } | null;
 }
 
+/** A session, as processes tell each other. */
+interface LocalRecord extends SessionRecord {
+  /** The process id of the backend that it has; 0: none, or it is not known. Missing from processes of an earlier version. */
+  readonly backend?: number;
+}
+
+/** What a session waits for, and for which sessions. */
+interface DirectWait {
+  readonly waitsFor: WaitsFor;
+  readonly direct: readonly string[];
+  /** The backends of these, as `pg_blocking_pids()` of the server has them; 0: of something else. */
+  readonly backends: readonly number[];
+}
+
+/** Which of these backends of one organization wait for locks. */
+type AskLockWaits = (placement: Placement, processIds: readonly number[]) => Promise<readonly LockWait[]>;
+
 interface SessionList {
-  readonly sessions: readonly SessionRecord[];
+  readonly sessions: readonly LocalRecord[];
   /** False where there are more than may be listed. */
   readonly isComplete: boolean;
 }
@@ -248,7 +411,7 @@ export class LocalSessions {
   async list(whose: SessionsOf): Promise<SessionList> {
     const found: ListedSession[] = [];
     for (const session of this.#sessionsOf(whose)) if (found.push(session) > SESSIONS_MAX) break;
-    const sessions: SessionRecord[] = [];
+    const sessions: LocalRecord[] = [];
     const slices = new TimeSlices();
     let readCharacters = 0;
     for (const session of found.slice(0, SESSIONS_MAX)) {
@@ -256,7 +419,8 @@ export class LocalSessions {
       if (described === undefined) continue;
       readCharacters += Math.min(described.statement?.text.length ?? 0, WHOLE_CHARACTERS_MAX);
       const statement = readCharacters > READ_CHARACTERS_MAX ? undefined : described.statement;
-      sessions.push(recordOf(this.#idOf(session.number), session.keyId, { ...described, statement }));
+      const record = recordOf(this.#idOf(session.number), session.keyId, { ...described, statement });
+      sessions.push({ ...record, backend: session.backendProcessId ?? 0 });
       await slices.pause();
     }
     return { sessions, isComplete: found.length <= SESSIONS_MAX };
@@ -264,6 +428,18 @@ export class LocalSessions {
 
   shown(pool: string): readonly ShownSession[] {
     return this.#sources.flatMap((source) => source.shownOf?.(pool) ?? []);
+  }
+
+  /** Those that have one of these backends, one for each. Those that have been in their state for longest come first. */
+  holders(whose: SessionsOf, backends: ReadonlySet<number>): readonly (SessionDescription & { readonly sessionId: string })[] {
+    const byBackend = new Map<number, SessionDescription & { readonly sessionId: string }>();
+    for (const session of this.#sessionsOf(whose)) {
+      const { backendProcessId = 0 } = session;
+      if (!backends.has(backendProcessId)) continue;
+      const described = session.describe();
+      if (described !== undefined) byBackend.set(backendProcessId, { ...described, sessionId: this.#idOf(session.number) });
+    }
+    return [...byBackend.values()].sort((a, b) => a.stateSince - b.stateSince);
   }
 
   /** @returns whether there is such a session */

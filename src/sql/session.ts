@@ -83,7 +83,10 @@ export class SqlSession implements Revocable, PipelineOwner {
     if (pipeline === undefined) this.#pipeline.attach();
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#disconnect = disconnect;
-    if (disconnect !== undefined) disconnect.listener = () => this.#disconnected();
+    if (disconnect !== undefined) {
+      disconnect.listener = () => this.#disconnected();
+      disconnect.backend = lease.backend;
+    }
     if (disconnect?.hasHappened) this.#disconnected();
     this.#revocable = revocationListeners(revoked);
     this.#revocable.add(this);
@@ -270,7 +273,10 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** Waits for pending replies, rolls back an open transaction and releases the lease. If that takes too long, it destroys the lease. */
   end(): Promise<void> {
     this.#deadline.clear();
-    if (this.#disconnect !== undefined) this.#disconnect.listener = undefined;
+    if (this.#disconnect !== undefined) {
+      this.#disconnect.listener = undefined;
+      this.#disconnect.backend = undefined;
+    }
     this.#revocable.delete(this);
     this.lease.backend.resume();
     return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#release() : this.#endLater();

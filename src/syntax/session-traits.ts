@@ -284,7 +284,7 @@ export const NO_TRAITS: SessionTraits = {
 
 /** Every text with a trait matches this pattern. Most texts do not, and need no other test. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_(?:activity|ssl|gssapi|progress_\w+)|inet_(?:client|server)_(?:addr|port)|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_blocking_pids|pg_stat_(?:activity|ssl|gssapi|progress_\w+)|inet_(?:client|server)_(?:addr|port)|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show|explain)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
@@ -308,7 +308,7 @@ const DEALLOCATES = /\bdeallocate\b/i;
 const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
 const ALL = /\ball\b/i;
 const PIDS =
-  /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_(?:activity|ssl|gssapi|progress_\w+))\b|\binet_(?:client|server)_(?:addr|port)\b/i;
+  /\bpg_(?:backend_pid|cancel_backend|terminate_backend|blocking_pids|stat_(?:activity|ssl|gssapi|progress_\w+))\b|\binet_(?:client|server)_(?:addr|port)\b/i;
 /** Views with a row for a session, which have its process id. */
 export const LISTED_SESSIONS = /\bpg_stat_(?:activity|ssl|gssapi|progress_\w+)\b/i;
 export const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;

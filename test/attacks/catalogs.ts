@@ -88,7 +88,7 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
   })),
   denied('by the query of a session', () => 'SELECT pg_stat_get_backend_activity(1)'),
   denied("by a database's counters", () => 'SELECT pg_stat_get_db_xact_commit(1)'),
-  denied('by whom a session waits for', ({ facts }) => `SELECT pg_blocking_pids(${facts.processId})`),
+  denied('by whom a session waits for', ({ facts }) => `DO 'BEGIN PERFORM pg_blocking_pids(${facts.processId}); END'`),
   denied('by whether a session waits for certain others', ({ facts }) => {
     return `SELECT pg_isolation_test_session_is_blocked(${facts.processId}, '{1}')`;
   }),

@@ -120,6 +120,25 @@ describe('SQL that speaks of process ids', () => {
   });
 
   it.each([
+    ['select pg_blocking_pids(20000002)', 'select @(20000002)#'],
+    ['select PG_CATALOG . "pg_blocking_pids" ($1::int), 1', 'select @($1::int)#, 1'],
+    ['select * from pg_blocking_pids(20000001)', 'select * from @(20000001)# AS pg_blocking_pids'],
+    ['select pg_blocking_pids(pid) from pg_stat_activity', 'select @(pid)# from pg_stat_activity'],
+    ['select pg_blocking_pids(pg_backend_pid())', 'select @((SELECT 20000001 AS pg_backend_pid))#'],
+    [`select ${'pg_blocking_pids(1),'.repeat(17)}1`, `select ${'@(1)#,'.repeat(16)}pg_blocking_pids(1),1`],
+    ['create view v as select pg_blocking_pids(1)', 'create view v as select pg_blocking_pids(1)'],
+    ["select 'pg_blocking_pids(1)'", "select 'pg_blocking_pids(1)'"],
+  ])('has who blocks whom in the place of a call: %s', (text, expected) => {
+    const blockers = new Map([[20_000_002, [20_000_001, 0]]]);
+    const [begin, end] = [
+      '(SELECT CASE ',
+      `::pg_catalog.int4 WHEN 20000002 THEN '{20000001,0}'::pg_catalog.int4[] ELSE '{}'::pg_catalog.int4[] END AS pg_blocking_pids)`,
+    ];
+    expect(translateProcessIds(text, ids, undefined, blockers).text).toBe(expected.replaceAll('@', begin).replaceAll('#', end));
+    expect(translateProcessIds('select pg_blocking_pids(1)', ids).text).toBe('select pg_blocking_pids(1)');
+  });
+
+  it.each([
     "insert into notes values ('pg_backend_pid() is 20000002', E'it\\'s pg_backend_pid()', $$pg_backend_pid()$$)",
     "select 'pg_cancel_backend(20000002)', U&'pg_cancel_backend($1)'",
     'create table t (peer inet default inet_client_addr())',

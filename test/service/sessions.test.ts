@@ -43,6 +43,14 @@ interface Listed {
   readonly applicationName: string | null;
   readonly pins: readonly { readonly reason: string; readonly explanation: string }[];
   readonly statement: { readonly sql: string; readonly runningMs: number } | null;
+  readonly waitsFor: {
+    readonly lock: string;
+    readonly mode: string;
+    readonly relation: string | null;
+    readonly since: string | null;
+    readonly isHeldElsewhere: boolean;
+  } | null;
+  readonly blockedBy: readonly string[];
   readonly isOwn: boolean;
 }
 
@@ -234,6 +242,130 @@ it('tells who waits for a backend, and lets that be canceled', async () => {
   for (const one of (await listed()).filter(({ state }) => state === 'waiting for a backend')) await signal('cancel', one);
   expect(await queued).toBe('57014');
   expect(await request).toMatchObject({ status: 400, body: { code: 'statement_canceled' } });
+});
+
+it('shows what a session waits for and by whom it is blocked, across processes, doors and keys, up to the root', async () => {
+  const writer = await keyOf('write');
+  const root = await open(here, 'root');
+  await root.query('CREATE TABLE orders (id int PRIMARY KEY, total int); INSERT INTO orders VALUES (1, 1), (2, 2)');
+  await root.query('BEGIN; UPDATE orders SET total = 0 WHERE id = 1');
+  const middle = await open(there, 'middle');
+  await middle.query('BEGIN; UPDATE orders SET total = 0 WHERE id = 2');
+  const update = middle.query('UPDATE orders SET total = 0 WHERE id = 1');
+  await session('middle', ({ waitsFor }) => waitsFor !== null);
+  const request = there.query(writer, 'ALTER TABLE orders ADD note text');
+  const asked = Date.now();
+  const blocked = await session('ADD note', ({ waitsFor }) => waitsFor?.relation != null);
+  const all = await listed();
+  const [first, second] = ['root', 'middle'].map((name) => all.find(({ applicationName }) => applicationName === name) as Listed);
+  expect(first).toMatchObject({ waitsFor: null, blockedBy: [], state: 'idle in transaction' });
+  expect(second).toMatchObject({
+    waitsFor: { lock: 'transactionid', mode: 'ShareLock', relation: 'public.orders', since: expect.any(String), isHeldElsewhere: false },
+    blockedBy: [first?.sessionId],
+  });
+  expect(blocked).toMatchObject({
+    door: 'http',
+    waitsFor: { lock: 'relation', mode: 'AccessExclusiveLock', relation: 'public.orders', isHeldElsewhere: false },
+  });
+  expect(new Set(blocked.blockedBy)).toEqual(new Set([first?.sessionId, second?.sessionId]));
+  expect(Math.abs(Date.parse(blocked.waitsFor?.since ?? '') - asked)).toBeLessThan(60_000);
+
+  // The key of the request sees that one only, and whom it waits for. Another organization sees neither.
+  const seen = (await listed(here, writer.apiKey)).filter(({ isOwn }) => !isOwn);
+  expect(seen.map(({ sessionId, blockedBy }) => [sessionId, new Set(blockedBy)])).toEqual([
+    [blocked.sessionId, new Set([first?.sessionId, second?.sessionId])],
+  ]);
+  const stranger = await here.signUp();
+  expect((await listed(here, stranger.apiKey)).map(({ isOwn, blockedBy }) => [isOwn, blockedBy])).toEqual([[true, []]]);
+
+  expect((await signal('end', first as Listed)).status).toBe(200);
+  expect((await update).rowCount).toBe(1);
+  await middle.query('COMMIT');
+  expect((await request).status).toBe(200);
+  await eventually('nobody waits', async () =>
+    (await listed()).every(({ waitsFor, blockedBy }) => waitsFor === null && blockedBy.length === 0),
+  );
+});
+
+it('tells that something else has the lock, and nothing of what that is', async () => {
+  const client = await open(here, 'vacuumed');
+  await client.query('CREATE TABLE busy ()');
+  const { rows } = await client.query<{ database: string; name: string }>(
+    "SELECT current_database() AS database, c.oid::regclass::text AS name FROM pg_class c WHERE relname = 'busy'",
+  );
+  const database = process.env.TEST_PLACEMENT === 'schema' ? 'postern_shared' : organization.id;
+  const other = new pg.Client({ ...inject('cluster'), database });
+  await other.connect();
+  await other.query(`BEGIN; LOCK TABLE ${process.env.TEST_PLACEMENT === 'schema' ? `${organization.id}.` : 'public.'}${rows[0]?.name}`);
+  const reading = client.query('SELECT FROM busy');
+  expect(await session('vacuumed', ({ waitsFor }) => waitsFor?.relation != null)).toMatchObject({
+    waitsFor: { lock: 'relation', mode: 'AccessShareLock', relation: 'public.busy', isHeldElsewhere: true },
+    blockedBy: [],
+  });
+  await other.query('ROLLBACK');
+  await reading;
+  await other.end();
+});
+
+it('answers pg_blocking_pids() with the numbers of pg_backend_pid(), for sessions of every process', async () => {
+  const pidOf = async (client: pg.Client) => Number((await client.query('SELECT pg_backend_pid() AS pid')).rows[0].pid);
+  const [root, waiting, asking] = [await open(there, 'root'), await open(there, 'waiting'), await open(here, 'asking')];
+  const [rootId, waitingId] = [await pidOf(root), await pidOf(waiting)];
+  await root.query('CREATE TABLE orders ()');
+  await root.query('BEGIN; LOCK TABLE orders');
+  const reading = waiting.query('SELECT FROM orders');
+  const ask = async (text: string, values?: unknown[]) =>
+    (await asking.query({ text, values, rowMode: 'array' } as pg.QueryArrayConfig)).rows;
+  await eventually('it waits', async () => (await ask(`SELECT pg_blocking_pids(${waitingId})`))[0]?.[0].length > 0);
+  expect(await ask(`SELECT pg_blocking_pids(${waitingId}), "pg_blocking_pids"(pid => ${rootId})`.replace('pid => ', ''))).toEqual([
+    [[rootId], []],
+  ]);
+  expect(await ask('SELECT pg_catalog.pg_blocking_pids($1), pg_blocking_pids(pg_backend_pid())', [waitingId])).toEqual([[[rootId], []]]);
+  expect(await ask('SELECT * FROM pg_blocking_pids($1::int)', [waitingId])).toEqual([[[rootId]]]);
+  expect(await ask('SELECT b FROM (VALUES ($1::int), (1)) v(p), unnest(pg_blocking_pids(p)) b', [waitingId])).toEqual([[rootId]]);
+  const { rows } = await asking.query(
+    'SELECT count(*)::int FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND pid <> pg_backend_pid()',
+  );
+  expect(rows).toEqual([{ count: 1 }]);
+  const stranger = await open(here, 'stranger', await here.signUp());
+  expect((await stranger.query(`SELECT pg_blocking_pids(${waitingId}) AS by`)).rows).toEqual([{ by: [] }]);
+  await asking.query('BEGIN');
+  await expect(asking.query('CREATE VIEW blocked AS SELECT pg_blocking_pids(1)')).resolves.toBeDefined();
+  await expect(asking.query('SELECT * FROM blocked')).rejects.toMatchObject({ code: '42501' });
+  await root.query('COMMIT');
+  await reading;
+});
+
+it('says who holds the backends to a client that has waited too long for one, at both doors', async () => {
+  const hasty = await startTestService({ ...testVariables(), POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '300' });
+  try {
+    const whose = await hasty.signUp();
+    const [idle, late] = [await open(hasty, 'idle', whose), await open(hasty, 'late', whose)];
+    await idle.query('BEGIN');
+    const sleeping = hasty.query(whose, 'SELECT pg_sleep(600)');
+    const detail =
+      /^Waited 300 ms\..* Backends are held by (ses_\w+) \((wire|http), ([a-z ]+) for \d+ s\), (ses_\w+) \((wire|http), ([a-z ]+) for \d+ s\)\.$/;
+    let refused: JsonReply | undefined;
+    await eventually('both are held', async () => {
+      refused = await hasty.query(whose, 'SELECT 1');
+      return detail.test(refused.body.detail ?? '');
+    });
+    expect(refused).toMatchObject({ status: 503, body: { code: 'pool_timeout' } });
+    const error = await late.query('SELECT 1').catch((thrown) => thrown);
+    expect(error).toMatchObject({ code: '53300', detail: expect.stringMatching(detail) });
+    const held = [detail.exec(error.detail)?.slice(1, 4), detail.exec(error.detail)?.slice(4)].sort((a, b) =>
+      (a?.[1] ?? '').localeCompare(b?.[1] ?? ''),
+    );
+    expect(held.map((one) => one?.slice(1))).toEqual([
+      ['http', 'active'],
+      ['wire', 'idle in transaction'],
+    ]);
+    for (const [id] of held as string[][]) expect((await signal('end', { sessionId: id ?? '' }, whose.apiKey, hasty)).status).toBe(200);
+    expect((await sleeping).status).toBe(503);
+    idle.on('error', () => {});
+  } finally {
+    await hasty.close();
+  }
 });
 
 it('shows each key its own sessions, an admin key all, and other organizations none', async () => {

@@ -18,10 +18,12 @@ import { say } from '../../shell/toasts.tsx';
 import { listKeys } from '../keys/keys.ts';
 import {
   canCancel,
+  describeLock,
   Elapsed,
   findSessions,
   listSessions,
   programOf,
+  rootsOf,
   type Session,
   type SessionList,
   type SessionSignal,
@@ -102,6 +104,9 @@ function List({ list, onSignaled }: { readonly list: SessionList; readonly onSig
   return (
     <>
       <Incomplete list={list} />
+      {rootsOf(list.sessions).map(({ session: root, blocked }) => (
+        <Blocking key={root.sessionId} root={root} blocked={blocked} onSignal={(signal) => setOpen({ session: root, signal })} />
+      ))}
       <div class="session-filters">
         <Choice label="Show" value={shown.value} options={SHOWN} onChange={(next) => (shown.value = next)} />
         <Field
@@ -132,6 +137,7 @@ function List({ list, onSignaled }: { readonly list: SessionList; readonly onSig
         <SessionDialog
           session={session}
           hasEnded={now === undefined}
+          sessions={list.sessions}
           keyName={keyNames.get(session.keyId)}
           onSignal={(signal) => setOpen({ session, signal })}
           onClose={close}
@@ -166,8 +172,63 @@ function countsOf(sessions: readonly Session[], found: number): string {
   return found === sessions.length ? all : `${formatCount(found)} of ${all}`;
 }
 
-function Incomplete({ list: { isComplete, sessions, processes } }: { readonly list: SessionList }) {
-  if (isComplete) return null;
+interface BlockingProps {
+  readonly root: Session;
+  readonly blocked: readonly Session[];
+  readonly onSignal: (kind: SessionSignal) => void;
+}
+
+/** A session that others wait for, and what can be done about it. */
+function Blocking({ root, blocked, onSignal }: BlockingProps) {
+  const name = `${programOf(root)}, ${root.processId ?? root.sourceIp}`;
+  return (
+    <Notice tone="warning">
+      <p class="notice-title">
+        {name} holds up {blocked.length === 1 ? 'another session' : `${formatCount(blocked.length)} other sessions`}.
+      </p>
+      <p>
+        <StateTag state={root.state} /> <Elapsed since={root.stateSince} />
+        {root.statement !== null && <code class="session-sql"> {root.statement.sql.slice(0, SQL_MAX_CHARACTERS)}</code>}
+      </p>
+      <ol class="session-chain">
+        {blocked.map((session) => (
+          <li key={session.sessionId}>
+            {programOf(session)}, {session.processId ?? session.sourceIp} <LockOf session={session} />
+          </li>
+        ))}
+      </ol>
+      {!root.isOwn && (
+        <div class="actions">
+          <Button icon="stop" isDisabled={!canCancel(root)} onClick={() => onSignal('cancel')}>
+            Cancel its statement
+          </Button>
+          <Button kind="danger" onClick={() => onSignal('end')}>
+            End its session
+          </Button>
+        </div>
+      )}
+    </Notice>
+  );
+}
+
+/** What a session waits for, and since when. */
+function LockOf({ session: { waitsFor } }: { readonly session: Session }) {
+  if (waitsFor === null) return null;
+  return (
+    <span class="muted">
+      waits for {describeLock(waitsFor)} {waitsFor.since !== null && <Elapsed since={waitsFor.since} />}
+    </span>
+  );
+}
+
+function Incomplete({ list: { isComplete, areWaitsKnown, sessions, processes } }: { readonly list: SessionList }) {
+  if (isComplete && areWaitsKnown) return null;
+  if (isComplete)
+    return (
+      <Notice tone="warning">
+        <p>The database server has not said within a second which sessions wait for locks.</p>
+      </Notice>
+    );
   const { asked, answered } = processes;
   return (
     <Notice tone="warning">
@@ -272,7 +333,8 @@ function State({ of: { state, stateSince, pins } }: { readonly of: Session }) {
 /** What of a statement is shown in a row. */
 const SQL_MAX_CHARACTERS = 300;
 
-function Statement({ of: { statement, state, door } }: { readonly of: Session }) {
+function Statement({ of: session }: { readonly of: Session }) {
+  const { statement, state, door } = session;
   if (statement === null) return state === 'active' ? <span class="muted">{door === 'http' ? 'no statement' : 'not known'}</span> : null;
   return (
     <span class="session-two">
@@ -280,6 +342,7 @@ function Statement({ of: { statement, state, door } }: { readonly of: Session })
       <span class="muted">
         for <Elapsed since={statement.startedAt} />
       </span>
+      <LockOf session={session} />
     </span>
   );
 }
@@ -304,14 +367,15 @@ interface SessionDialogProps {
   readonly session: Session;
   /** It is no longer in the list. */
   readonly hasEnded: boolean;
+  readonly sessions: readonly Session[];
   readonly keyName: string | undefined;
   readonly onSignal: (kind: SessionSignal) => void;
   readonly onClose: () => void;
 }
 
 /** Everything that is known of one session. It follows the list. */
-function SessionDialog({ session, hasEnded, keyName, onSignal, onClose }: SessionDialogProps) {
-  const { statement, state, stateSince, pins, connectedAt, isOwn } = session;
+function SessionDialog({ session, hasEnded, sessions, keyName, onSignal, onClose }: SessionDialogProps) {
+  const { statement, state, stateSince, pins, connectedAt, isOwn, waitsFor, blockedBy } = session;
   return (
     <Dialog title={programOf(session)} class="wide" onClose={onClose}>
       {hasEnded && (
@@ -335,6 +399,20 @@ function SessionDialog({ session, hasEnded, keyName, onSignal, onClose }: Sessio
             <span class="muted">{STATE_MEANINGS[state]}</span>
           </dd>
         </div>
+        {waitsFor !== null && !hasEnded && (
+          <div>
+            <dt>Waits for</dt>
+            <dd class="session-fact">
+              <span>
+                {describeLock(waitsFor)} {waitsFor.since !== null && <Elapsed since={waitsFor.since} />}
+              </span>
+              {blockedBy.length > 0 && <span>held up by {blockedBy.map((id) => nameOf(id, sessions)).join(', then ')}</span>}
+              {waitsFor.isHeldElsewhere && (
+                <span class="muted">Something has it that is no session of the organization, such as autovacuum.</span>
+              )}
+            </dd>
+          </div>
+        )}
         {pins.map(({ reason, explanation }) => (
           <div key={reason}>
             <dt>Pin</dt>
@@ -374,6 +452,12 @@ function SessionDialog({ session, hasEnded, keyName, onSignal, onClose }: Sessio
       )}
     </Dialog>
   );
+}
+
+/** Sessions of other keys are not listed for most keys. */
+function nameOf(id: string, sessions: readonly Session[]): string {
+  const found = sessions.find(({ sessionId }) => sessionId === id);
+  return found === undefined ? `${id} of another key` : `${programOf(found)} (${found.processId ?? found.sourceIp})`;
 }
 
 function factsOf(session: Session, keyName: string | undefined): readonly (readonly [string, string])[] {

@@ -22,6 +22,15 @@ export interface Session {
   readonly stateSince: string;
   readonly pins: readonly { readonly reason: string; readonly explanation: string }[];
   readonly statement: { readonly sql: string; readonly startedAt: string; readonly runningMs: number } | null;
+  readonly waitsFor: {
+    readonly lock: string;
+    readonly mode: string;
+    readonly relation: string | null;
+    readonly since: string | null;
+    readonly isHeldElsewhere: boolean;
+  } | null;
+  /** Ids of sessions, the nearest first, which may be of other keys. */
+  readonly blockedBy: readonly string[];
   /** It is the request that asks. */
   readonly isOwn: boolean;
 }
@@ -30,6 +39,7 @@ export interface Session {
 export interface SessionList {
   readonly sessions: readonly Session[];
   readonly isComplete: boolean;
+  readonly areWaitsKnown: boolean;
   readonly processes: { readonly asked: number; readonly answered: number };
 }
 
@@ -52,11 +62,12 @@ export function canCancel({ state, isOwn }: Session): boolean {
   return !isOwn && (state === 'active' || state === 'waiting for a backend');
 }
 
-type Shown = 'all' | 'active' | 'transaction' | 'pinned' | 'http';
+type Shown = 'all' | 'active' | 'lock' | 'transaction' | 'pinned' | 'http';
 
 export const SHOWN: readonly (readonly [Shown, string])[] = [
   ['all', 'all'],
   ['active', 'running or waiting'],
+  ['lock', 'waiting for a lock'],
   ['transaction', 'in a transaction'],
   ['pinned', 'keeping a backend'],
   ['http', 'requests over HTTP'],
@@ -68,6 +79,7 @@ export const searched = signal('');
 const TESTS: Readonly<Record<Shown, (session: Session) => boolean>> = {
   all: () => true,
   active: ({ state }) => state === 'active' || state === 'waiting for a backend',
+  lock: ({ waitsFor }) => waitsFor !== null,
   transaction: ({ state, pins }) => state.includes('transaction') || pins.some(({ reason }) => reason === 'transaction'),
   pinned: ({ pins }) => pins.length > 0,
   http: ({ door }) => door === 'http',
@@ -81,6 +93,31 @@ export function findSessions(sessions: readonly Session[], keyNames: ReadonlyMap
     const text = [programOf(session), sessionId, processId, sourceIp, keyId, keyPrefix, keyNames.get(keyId), statement?.sql].join(' ');
     return hasWords(text, searched.value);
   });
+}
+
+/** A session that others wait for, directly or not, and that waits for none. */
+interface Root {
+  readonly session: Session;
+  /** Those that wait for it. The ones that wait for it directly come first. */
+  readonly blocked: readonly Session[];
+}
+
+/** The roots of all chains among these sessions, the one that holds up most of them first. */
+export function rootsOf(sessions: readonly Session[]): readonly Root[] {
+  const waiting = sessions.filter(({ blockedBy }) => blockedBy.length > 0);
+  waiting.sort((a, b) => a.blockedBy.length - b.blockedBy.length);
+  return sessions
+    .filter(({ blockedBy }) => blockedBy.length === 0)
+    .map((session) => ({ session, blocked: waiting.filter(({ blockedBy }) => blockedBy.includes(session.sessionId)) }))
+    .filter(({ blocked }) => blocked.length > 0)
+    .sort((a, b) => b.blocked.length - a.blocked.length);
+}
+
+/** What a session waits for: `AccessExclusiveLock on public.orders`, `a row of public.orders`. */
+export function describeLock({ lock, mode, relation }: NonNullable<Session['waitsFor']>): string {
+  const isRow = lock === 'transactionid' || lock === 'tuple';
+  if (relation === null) return isRow ? 'a row' : `${mode} (${lock})`;
+  return isRow ? `a row of ${relation}` : `${mode} on ${relation}`;
 }
 
 /** What a client calls itself: `psql`, `curl/8.5.0`, `Chromium`. */
