@@ -144,6 +144,16 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          name: 'applications',
+          include: ['applications/**/*.test.ts'],
+          // The processors are for one application and its Postern.
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'operate',
           include: ['operate/**/*.test.ts'],
           // The processors are for the servers of one.
