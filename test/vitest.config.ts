@@ -146,6 +146,9 @@ export default defineConfig({
         test: {
           name: 'applications',
           include: ['applications/**/*.test.ts'],
+          // Two starts of an application that takes minutes.
+          testTimeout: 1_800_000,
+          hookTimeout: 900_000,
           // The processors are for one application and its Postern.
           fileParallelism: false,
           sequence: { groupOrder: 2 },
