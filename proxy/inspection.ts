@@ -5,7 +5,7 @@ import { FrontendType, message } from '../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../src/rewriting/rewrite-sql.ts';
 import { TimeSlices } from '../src/runtime/event-loop.ts';
 import { type Edits, NO_EDITS } from '../src/syntax/edits.ts';
-import { asksForPublic, readsSearchPath } from '../src/syntax/names.ts';
+import { asksByParameter, asksForPublic, readsSearchPath } from '../src/syntax/names.ts';
 import { doubleBytesOf, type LexerOptions } from '../src/syntax/scanner.ts';
 import {
   ANY_OBJECT_CHANGE,
@@ -93,6 +93,7 @@ function inspect(
     if (edits.length > 0) {
       sent = result.sql.toString('latin1');
       if (asksForPublic(text, options)) traits = { ...traits, shows: 'names' };
+      else if (asksByParameter(text, options)) traits = { ...traits, asksByParameter: true };
     }
     if (LISTS_CHANNELS.test(text)) traits = { ...traits, shows: 'names' };
     if (readsSearchPath(text, options)) traits = { ...traits, shows: 'search_path' };

@@ -86,6 +86,11 @@ function portalName({ buffer, start, end }: FrameScanner): string {
   return protocolName(buffer, start + HEADER_BYTES, end);
 }
 
+/** Whether one of the parameters may name the schema. */
+function mentionsPublic({ buffer, start, end }: FrameScanner): boolean {
+  return buffer.subarray(start, end).includes('public');
+}
+
 /** @param definition shares the message's memory and begins with the text; a caller that keeps it makes a copy */
 function preparedOf(
   { traits, audited, sent, edits, signals, hasEscapes, deallocates }: Inspected,
@@ -587,7 +592,7 @@ export class Statements {
   /** @param traits those of the bound statement, if Postern knows it */
   #portalBound(bind: FrameScanner, traits: SessionTraits | undefined): void {
     const session = this.#session;
-    const shows = traits?.shows;
+    const shows = traits?.shows ?? (traits?.asksByParameter === true && mentionsPublic(bind) ? 'names' : undefined);
     const rows = shows && shownRows(session.services, shows);
     const isSpecial = traits?.deallocatesAll === true || rows !== undefined;
     if (!isSpecial && this.#portals === undefined) return;

@@ -121,7 +121,7 @@ async function runDescribed(
   described.set(sql, parameterTypes);
   result.fields(fields);
   const values = await encodeAnyOf({ parameters: parameterTypes }, params);
-  const replies = session.repliesTo(sql, { row: (...row) => result.row(...row), largeRow: (...row) => result.largeRow(...row) });
+  const replies = session.repliesTo(sql, values, { row: (...row) => result.row(...row), largeRow: (...row) => result.largeRow(...row) });
   return session.request([bindAndExecute(values)], replies);
 }
 

@@ -244,7 +244,7 @@ class QueryRun {
     body.out.length = 0;
     const sink = new RowSink(session, body, statement.shape(this.#format));
     this.#sink = sink;
-    const running = session.request([bindAndExecute(values, name)], session.repliesTo(this.#request.sql, sink));
+    const running = session.request([bindAndExecute(values, name)], session.repliesTo(this.#request.sql, values, sink));
     const committed = this.#hasTransaction ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, committed]);
     const [completion] = await Promise.all([running, committed]);

@@ -11,7 +11,7 @@ import { Deadline, TimeSlices } from '../runtime/event-loop.ts';
 import { type Indexed, IndexedSet } from '../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { type Edits, NO_EDITS } from '../syntax/edits.ts';
-import { asksForPublic, readsSearchPath } from '../syntax/names.ts';
+import { asksByParameter, asksForPublic, readsSearchPath } from '../syntax/names.ts';
 import { type CustomOptions, SHOWS_SEARCH_PATH, withOptions } from '../syntax/session-traits.ts';
 import type { SideEffects } from '../syntax/side-effects.ts';
 import { isExplain } from '../syntax/statements.ts';
@@ -123,7 +123,7 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** Runs a statement whose parameters need no description, in one write. */
   run(text: string, values: readonly ParameterText[] = [], replies: Replies = {}): Promise<Completion> {
     const { sql, edits } = this.rewrite(text);
-    return this.request(extendedQuery(sql, values), this.repliesTo(text, replies), edits);
+    return this.request(extendedQuery(sql, values), this.repliesTo(text, values, replies), edits);
   }
 
   /** The client's SQL as the server gets it. */
@@ -142,8 +142,8 @@ export class SqlSession implements Revocable, PipelineOwner {
   }
 
   /** @see SessionRewriter.replies */
-  repliesTo(text: string, replies: Replies): Replies {
-    return this.#rewritten.replies(text, replies);
+  repliesTo(text: string, values: readonly ParameterText[], replies: Replies): Replies {
+    return this.#rewritten.replies(text, values, replies);
   }
 
   /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */
@@ -435,9 +435,9 @@ export class SessionRewriter {
   }
 
   /** @returns what gets rows that have the schema's name in the words of the client; for a statement without such rows, the same */
-  replies(sql: string, replies: Replies): Replies {
+  replies(sql: string, values: readonly ParameterText[], replies: Replies): Replies {
     const rewriter = this.#rewriter;
-    const shows = rewriter && shownBy(sql);
+    const shows = rewriter && shownBy(sql, values);
     const change = shows && rewriter?.rows(shows);
     if (change === undefined) return replies;
     return {
@@ -470,10 +470,11 @@ export class SessionRewriter {
 }
 
 /** What the rows of a statement have of the schema's name. */
-function shownBy(sql: string): 'plan' | 'search_path' | 'names' | undefined {
+function shownBy(sql: string, values: readonly ParameterText[]): 'plan' | 'search_path' | 'names' | undefined {
   if (isExplain(sql)) return 'plan';
   if (SHOWS_SEARCH_PATH.test(sql) || readsSearchPath(sql)) return 'search_path';
-  return asksForPublic(sql) ? 'names' : undefined;
+  const asks = asksForPublic(sql) || (values.some((value) => value?.includes('public')) && asksByParameter(sql));
+  return asks ? 'names' : undefined;
 }
 
 /** A session that must be notified when its key is revoked. */

@@ -822,7 +822,18 @@ const WITH_ROLES = /\b(?:pg_tables|pg_views|pg_matviews|pg_sequences|schemata)\b
  * roles.
  */
 export function asksForPublic(text: string, options?: LexerOptions): boolean {
-  if (text.length > TEXT_MAX_CHARACTERS || !text.includes("'public'")) return false;
+  return text.includes("'public'") && asksCatalogs(text, options);
+}
+
+/** As {@link asksForPublic}, if the schema is the value of one of the parameters. */
+export function asksByParameter(text: string, options?: LexerOptions): boolean {
+  return PARAMETER.test(text) && asksCatalogs(text, options);
+}
+
+const PARAMETER = /\$\d/;
+
+function asksCatalogs(text: string, options: LexerOptions | undefined): boolean {
+  if (text.length > TEXT_MAX_CHARACTERS) return false;
   if (!CATALOG.test(text) || NAMES_ROLES.test(text) || (text.includes('*') && WITH_ROLES.test(text))) return false;
   return isOneQuery(text, options);
 }

@@ -250,6 +250,8 @@ export interface SessionTraits {
   readonly defaultsOfRoles: readonly string[];
   /** The text is SHOW search_path, or a single EXPLAIN, in whose rows there are names that are not the client's. */
   readonly shows: 'search_path' | 'plan' | 'names' | undefined;
+  /** There are such names where the value of a parameter is the name of the schema `public`. */
+  readonly asksByParameter: boolean;
   /** The text is only the beginning of a statement; the rest may have other traits. */
   readonly isTruncated: boolean;
 }
@@ -279,6 +281,7 @@ export const NO_TRAITS: SessionTraits = {
   changesDefaults: false,
   defaultsOfRoles: NO_NAMES,
   shows: undefined,
+  asksByParameter: false,
   isTruncated: false,
 };
 
@@ -349,6 +352,7 @@ export function sessionTraitsOf(original: string, options?: LexerOptions): Sessi
     changesDefaults: changesDefaults(text),
     defaultsOfRoles: defaultsOfRoles(text, options),
     shows: SHOWS_SEARCH_PATH.test(original) ? 'search_path' : EXPLAIN.test(text) && isOneExplain(original, options) ? 'plan' : undefined,
+    asksByParameter: false,
     isTruncated: false,
   };
 }

@@ -114,6 +114,38 @@ describe('the client’s word for its own schema', () => {
     expect((await service.query(organization, text)).body.rows).toEqual(rows);
   });
 
+  it.each<[string, string, unknown[], object[]]>([
+    [
+      'equal to it',
+      'SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = $1 AND table_name = $2',
+      ['public', 'users'],
+      [{ table_schema: 'public', table_name: 'users' }],
+    ],
+    [
+      'in a list',
+      'SELECT nspname, c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = ANY ($1) AND relname = $2',
+      [['public', 'other'], 'users'],
+      [{ nspname: 'public', name: 'users' }],
+    ],
+    [
+      'by its real name',
+      'SELECT table_schema AS s FROM information_schema.tables WHERE table_schema = $1 AND table_name = $2',
+      ['ORG', 'users'],
+      [{ s: 'ORG' }],
+    ],
+    [
+      'about roles',
+      'SELECT schemaname, tableowner FROM pg_tables WHERE schemaname = $1 AND tablename = $2',
+      ['public', 'users'],
+      [{ schemaname: 'ORG', tableowner: 'ORG' }],
+    ],
+  ])('is in the answer to a statement that asks about it with a parameter: %s', async (what, text, given, wanted) => {
+    const [values, rows] = [given, wanted].map((each) => JSON.parse(JSON.stringify(each).replaceAll('ORG', organization.id)));
+    expect((await client.query(text, values)).rows).toEqual(rows);
+    for (let round = 0; round < 3; round += 1) expect((await client.query({ name: what, text, values })).rows).toEqual(rows);
+    expect((await service.query(organization, text, values)).body.rows).toEqual(rows);
+  });
+
   it('is data in a table of its own', async () => {
     await client.query("CREATE TABLE tenants (schema_name text); INSERT INTO tenants VALUES ('public')");
     expect((await client.query("SELECT * FROM tenants WHERE schema_name = 'public'")).rows).toEqual([{ schema_name: 'public' }]);
