@@ -45,6 +45,8 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   too_many_queries: { status: 409, title: 'Too many saved queries' },
   precondition_failed: { status: 412, title: 'Precondition failed' },
   migration_checksum_mismatch: { status: 409, title: 'Migration checksum mismatch' },
+  migration_not_reversible: { status: 409, title: 'Migration not reversible' },
+  migration_not_newest: { status: 409, title: 'Migration not the newest' },
   idempotency_in_progress: { status: 409, title: 'Request still running', retryable: true, retryAfterS: 1 },
   idempotency_key_reused: { status: 422, title: 'Idempotency key reused' },
   payload_too_large: { status: 413, title: 'Request body too large' },

@@ -170,12 +170,14 @@ export const transactionReply = z.object({
 
 export const migration = z.object({
   name: z.string(),
-  status: z.enum(['applied', 'failed', 'dry_run']),
+  status: z.enum(['applied', 'failed', 'rolled_back', 'dry_run']),
   appliedAt: instant('When it was applied, or tried'),
   checksum: z.string().describe('Of the SQL as sent'),
   durationMs: z.number(),
   statementCount: z.int(),
   statementsApplied: z.int(),
+  isReversible: z.boolean().describe('It has rollbackSql'),
+  rolledBackAt: instant('When it was undone; null: it was not').nullable(),
 });
 
 export const migrationWarning = warning.extend({
@@ -187,6 +189,12 @@ export const migrationWarning = warning.extend({
 export const migrationReply = z.object({
   migration,
   alreadyApplied: z.boolean(),
+  warnings: z.array(migrationWarning),
+});
+
+export const rollbackReply = z.object({
+  migration,
+  alreadyRolledBack: z.boolean(),
   warnings: z.array(migrationWarning),
 });
 

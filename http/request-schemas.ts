@@ -246,6 +246,14 @@ export const migrationRequest = z.strictObject({
   timeoutMs,
 });
 
+export const rollbackRequest = z
+  .strictObject({
+    dryRun: z.boolean().default(false).describe('Run everything, then roll it back'),
+    force: z.boolean().default(false).describe('Also if others have been applied after it'),
+    timeoutMs,
+  })
+  .optional();
+
 const EXAMPLE_INSTANT = '2025-01-31T09:30:00Z';
 
 const auditFilters = z.strictObject({

@@ -30,6 +30,8 @@ const SQLSTATES = {
   too_many_queries: '53400',
   precondition_failed: '55000',
   migration_checksum_mismatch: '23505',
+  migration_not_reversible: '55000',
+  migration_not_newest: '55000',
   idempotency_in_progress: '55006',
   idempotency_key_reused: '22023',
   payload_too_large: '54000',

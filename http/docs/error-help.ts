@@ -90,6 +90,14 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'A migration of this name has been applied with other SQL.',
     cure: 'Leave it as it was applied, and put the change into a migration of another name.',
   },
+  migration_not_reversible: {
+    cause: 'The migration was applied without rollbackSql, or has failed half-way.',
+    cure: 'Undo it with a migration of another name.',
+  },
+  migration_not_newest: {
+    cause: 'Others were applied after this migration, which may need what it has made.',
+    cure: 'Roll back the newest first, or send "force": true.',
+  },
   idempotency_in_progress: { cause: 'The first copy of this request is still running.', cure: 'Send it again a second later.' },
   idempotency_key_reused: { cause: 'The Idempotency-Key was used for another request.', cure: 'Use a new key for each request.' },
   payload_too_large: { cause: 'The body is larger than this Postern takes.', cure: 'Send it in parts, or use COPY at the wire door.' },

@@ -1,5 +1,12 @@
 import { listMigrations } from '../../src/sql/migration-history.ts';
-import { applyMigration, applyMigrationOnce, type MigrationRequest } from '../../src/sql/migrations.ts';
+import {
+  applyMigration,
+  applyMigrationOnce,
+  type MigrationRequest,
+  type RollbackRequest,
+  rollBackMigration,
+  rollBackMigrationOnce,
+} from '../../src/sql/migrations.ts';
 import { JSON_TYPE } from '../headers.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../idempotency-key.ts';
 import {
@@ -13,9 +20,9 @@ import {
   timeoutOf,
 } from '../operation.ts';
 import { sendJson } from '../replies.ts';
-import { migrationReply, migrationsReply } from '../reply-schemas.ts';
+import { migrationReply, migrationsReply, rollbackReply } from '../reply-schemas.ts';
 import { tenantOf } from '../request-context.ts';
-import { migrationRequest, noBody, noQuery } from '../request-schemas.ts';
+import { migrationRequest, noBody, noQuery, rollbackRequest } from '../request-schemas.ts';
 
 const TAG = 'Migrations';
 const EXAMPLE_MIGRATION = {
@@ -26,6 +33,8 @@ const EXAMPLE_MIGRATION = {
   durationMs: 12.5,
   statementCount: 2,
   statementsApplied: 2,
+  isReversible: true,
+  rolledBackAt: null,
 };
 
 const apply = {
@@ -36,7 +45,7 @@ const apply = {
   tag: TAG,
   summary: 'Apply a migration',
   description:
-    'All its statements run in one transaction together with its entry in the ledger: a failure leaves no trace and names statement, line and column. The same migration again changes nothing; other SQL under the same name is refused.',
+    'All its statements run in one transaction together with its entry in the ledger: a failure leaves no trace and names statement, line and column. The same migration again changes nothing, with a warning for each object that is not as it was left; other SQL under the same name is refused.',
   needsKey: true,
   scope: 'write',
   query: noQuery,
@@ -60,6 +69,36 @@ const apply = {
     },
   },
   errors: ['migration_checksum_mismatch', ...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
+} as const satisfies Operation;
+
+const rollback = {
+  method: 'POST',
+  path: '/api/migrations/{name}/rollback',
+  action: 'migrations.rollback',
+  operationId: 'rollBackMigration',
+  tag: TAG,
+  summary: 'Undo a migration',
+  description:
+    'Runs the rollbackSql that it was applied with, in one transaction together with its entry in the ledger. The newest first, unless force is true. Applied again, it really is.',
+  needsKey: true,
+  scope: 'write',
+  query: noQuery,
+  headers: IDEMPOTENCY_HEADERS,
+  body: rollbackRequest,
+  bodyExample: { dryRun: true },
+  replies: {
+    200: {
+      description: 'Undone, now or before, or a dry run.',
+      schema: rollbackReply,
+      example: {
+        migration: { ...EXAMPLE_MIGRATION, status: 'rolled_back', rolledBackAt: '2025-01-31T10:00:00.123456Z' },
+        alreadyRolledBack: false,
+        warnings: [],
+      },
+      headers: REPLAYED_HEADER,
+    },
+  },
+  errors: ['not_found', 'migration_not_reversible', 'migration_not_newest', ...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
 } as const satisfies Operation;
 
 const list = {
@@ -94,6 +133,29 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       if (repeatable !== undefined && !body.dryRun) return sendNewOrReplayed(reply, await applyMigrationOnce(lease, wanted, repeatable));
       const applied = await applyMigration(lease, wanted);
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
+    }),
+
+    endpoint(rollback, async ({ body, request, reply }) => {
+      const { call } = request;
+      const { name } = request.params as { readonly name: string };
+      const { dryRun = false, force = false, timeoutMs } = body ?? {};
+      const command = 'ROLLBACK MIGRATION';
+      call.statement = { sql: `${command} ${name}`, command };
+      call.atomic = true;
+      const repeatable = idempotentRequest(request, JSON_TYPE);
+      const wanted: RollbackRequest = {
+        name,
+        dryRun,
+        force,
+        timeoutMs: timeoutOf(timeoutMs, config, tenantOf(request)),
+        disconnect: call.disconnect,
+        runs: (sql) => {
+          call.statement = { sql, paramCount: 0 };
+        },
+      };
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
+      if (repeatable !== undefined && !dryRun) return sendNewOrReplayed(reply, await rollBackMigrationOnce(lease, wanted, repeatable));
+      return rollBackMigration(lease, wanted);
     }),
 
     endpoint(list, async ({ request, reply }) => {

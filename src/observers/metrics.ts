@@ -416,7 +416,7 @@ function eventMetrics(registry: Registry): ObservationHandlers {
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** Actions that are counted as queries. */
-export const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
+export const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'migrations.rollback', 'neon.sql']);
 
 /** Counts the requests at both doors, and the leases that they take. */
 function requestMetrics(registry: Registry): ObservationHandlers {

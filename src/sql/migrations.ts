@@ -15,6 +15,7 @@ import { checkConstraints, checkInTransaction, inTransaction } from './batch.ts'
 import { type FailurePlace, failureAt, StatementFailure } from './failures.ts';
 import { type IdempotentRequest, type OnceReply, once } from './idempotency.ts';
 import { type AppliedMigration, MigrationHistory, type NewAppliedMigration } from './migration-history.ts';
+import { type ChangedObjects, changesBetween, differencesOf, readObjects } from './migration-objects.ts';
 import type { Completion } from './pipeline.ts';
 import { type SessionOptions, SqlSession } from './session.ts';
 import { charactersOf, type Warning } from './warnings.ts';
@@ -36,6 +37,22 @@ type MigrationWarning = MigrationScriptWarning;
 export interface MigrationReply {
   readonly migration: Migration;
   readonly alreadyApplied: boolean;
+  readonly warnings: readonly MigrationWarning[];
+}
+
+export interface RollbackRequest extends SessionOptions {
+  readonly name: string;
+  /** Runs everything, then rolls it back. */
+  readonly dryRun?: boolean;
+  /** Also if others have been applied after it. */
+  readonly force?: boolean;
+  /** Called with the SQL that undoes it before that runs. */
+  readonly runs?: (sql: string) => void;
+}
+
+export interface RollbackReply {
+  readonly migration: Migration;
+  readonly alreadyRolledBack: boolean;
   readonly warnings: readonly MigrationWarning[];
 }
 
@@ -64,6 +81,82 @@ export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repe
   });
 }
 
+/**
+ * Undoes a migration by the SQL that was kept with it, in one transaction together with its entry in the history, and takes over the lease.
+ * @throws StatementFailure when a statement fails; nothing is changed then
+ * @throws ServiceError `not_found`, `migration_not_reversible`, `migration_not_newest`, `statement_timeout`, `query_canceled`, `backend_lost`
+ */
+export async function rollBackMigration(lease: Lease, request: RollbackRequest): Promise<RollbackReply> {
+  const session = new SqlSession(lease, request);
+  try {
+    return await rollBack(session, request);
+  } finally {
+    await session.end();
+  }
+}
+
+/** As {@link rollBackMigration}, at most once for each idempotency key. @throws as {@link rollBackMigration} and {@link once} */
+export function rollBackMigrationOnce(lease: Lease, request: RollbackRequest, repeatable: IdempotentRequest): Promise<OnceReply> {
+  return once(lease, request, repeatable, async (session, keep) => {
+    const reply = await rollBack(session, request, (done) => keep(200, toJson(done)));
+    return { status: 200, body: toJson(reply) };
+  });
+}
+
+/** @param keep called with the reply in the transaction that undoes it */
+async function rollBack(
+  session: SqlSession,
+  { name, dryRun, force, runs }: RollbackRequest,
+  keep?: (reply: RollbackReply) => Promise<void>,
+): Promise<RollbackReply> {
+  session.mustBeReset();
+  session.mayChangeSchema();
+  const history = new MigrationHistory(session);
+  await takeTurn(session);
+  const entry = await history.find(name);
+  if (entry === undefined) throw new ServiceError('not_found', `there is no migration "${name}"`);
+  if (entry.status === 'rolled_back') return { migration: entry, alreadyRolledBack: true, warnings: [] };
+  const back = await readRollback(session, history, entry, force === true);
+  runs?.(back.sql);
+  const destructions = await back.destructions();
+  const startedAt = performance.now();
+  const work = async (): Promise<RollbackReply> => {
+    await session.query(LOCK_TIMEOUT);
+    const warnings = await runScript(session, back, checkInTransaction);
+    if (dryRun === true) await checkConstraints(session);
+    else await history.create();
+    const durationMs = Math.round((performance.now() - startedAt) * 1_000) / 1_000;
+    const migration = dryRun === true ? { ...entry, durationMs, status: 'dry_run' as const } : await history.rolledBack(name);
+    const reply = { migration, alreadyRolledBack: false, warnings: [...destructions, ...warnings] };
+    if (dryRun !== true) await keep?.(reply);
+    return reply;
+  };
+  return inTransaction(session, BEGIN, work, ...(dryRun === true ? (['ROLLBACK'] as const) : []));
+}
+
+async function readRollback(
+  session: SqlSession,
+  history: MigrationHistory,
+  { name, status }: AppliedMigration,
+  force: boolean,
+): Promise<MigrationScript> {
+  const { sql, newest } = (await history.rollbackOf(name)) ?? { sql: null, newest: '' };
+  if (status === 'failed')
+    throw new ServiceError('migration_not_reversible', `migration "${name}" has failed, and what it has left is not known`, {
+      hint: 'Complete it by applying it again, or undo what it has left with SQL of your own.',
+    });
+  if (sql === null)
+    throw new ServiceError('migration_not_reversible', `migration "${name}" was applied without rollbackSql`, {
+      hint: 'Undo it with a migration of another name.',
+    });
+  if (newest !== name && !force)
+    throw new ServiceError('migration_not_newest', `migration "${name}" is not the newest one`, {
+      detail: `"${newest}" was applied after it.`,
+      hint: 'Roll back the newest first. "force": true rolls this one back all the same.',
+    });
+  return MigrationScript.read(sql, 'rollback', session.areStringsStandard);
+}
+
 /** @param keep called with the reply in the transaction that ends the migration */
 async function perform(
   session: SqlSession,
@@ -76,7 +169,8 @@ async function perform(
   const history = new MigrationHistory(session);
   await takeTurn(session);
   const applied = await findApplied(history, plan);
-  if (applied !== undefined) return { migration: applied, alreadyApplied: true, warnings: [] };
+  if (applied !== undefined)
+    return { migration: applied, alreadyApplied: true, warnings: await findDifferences(session, history, plan.name) };
   const destructions = await plan.forward.destructions();
   const replyOf = ({ migration, warnings }: MigrationResult): MigrationReply => ({
     migration,
@@ -86,7 +180,25 @@ async function perform(
   return replyOf(await run(session, history, plan, request, async (result) => keep?.(replyOf(result))));
 }
 
-function toJson(reply: MigrationReply): Buffer {
+/** Names at most so many. */
+const DIFFERENCES_MAX = 20;
+
+/** Warnings of what a migration has made that is not as migrations have left it. */
+async function findDifferences(session: SqlSession, history: MigrationHistory, name: string): Promise<readonly MigrationWarning[]> {
+  const [changed, ...later] = await history.changesSince(name);
+  if (changed === undefined || Object.keys(changed).length === 0) return [];
+  const now = await inTransaction(session, BEGIN, () => readObjects(session), 'ROLLBACK');
+  if (now === undefined) return [];
+  return differencesOf(changed, later, now)
+    .slice(0, DIFFERENCES_MAX)
+    .map(({ object, isGone }) => ({
+      severity: 'WARNING',
+      code: isGone ? 'missing_object' : 'changed_object',
+      message: `${object} ${isGone ? 'is gone' : 'is not as the migration has left it'}, and nothing was done about it`,
+    }));
+}
+
+function toJson(reply: MigrationReply | RollbackReply): Buffer {
   return Buffer.from(JSON.stringify(reply));
 }
 
@@ -106,7 +218,7 @@ async function planOf(session: SqlSession, { name, sql, rollbackSql, dryRun, tra
 /** @throws ServiceError `migration_checksum_mismatch` */
 async function findApplied(history: MigrationHistory, { name, checksum }: MigrationPlan): Promise<Migration | undefined> {
   const entry = await history.find(name);
-  if (entry === undefined || entry.status === 'failed') return undefined;
+  if (entry === undefined || entry.status !== 'applied') return undefined;
   if (entry.checksum === checksum) return entry;
   throw new ServiceError('migration_checksum_mismatch', `migration "${name}" has been applied with other SQL`, {
     detail: `It was applied at ${entry.appliedAt} with ${entry.checksum}; this is ${checksum}.`,
@@ -183,9 +295,11 @@ function applyInTransaction(
   const startedAt = performance.now();
   return inTransaction(session, BEGIN, async () => {
     await session.query(LOCK_TIMEOUT);
+    const before = await readObjects(session);
     const warnings = await runScript(session, plan.forward, checkInTransaction);
+    const objects = changesBetween(before, await readObjects(session));
     await history.create();
-    const migration = await history.add(entryOf(plan, 'applied', plan.forward.statements.length, startedAt));
+    const migration = await history.add(entryOf(plan, 'applied', plan.forward.statements.length, startedAt, objects));
     await beforeCommit({ migration, warnings });
     return { migration, warnings };
   });
@@ -205,8 +319,9 @@ function applyAndRollBack(session: SqlSession, plan: MigrationPlan): Promise<Mig
     return [...warnings, ...undone];
   };
   return inTransaction(session, BEGIN, work, 'ROLLBACK').then((warnings) => {
-    const { sql: _sql, rollbackSql: _rollbackSql, ...entry } = entryOf(plan, 'applied', plan.forward.statements.length, startedAt);
-    return { migration: { ...entry, status: 'dry_run', appliedAt: new Date().toISOString() }, warnings };
+    const { sql: _sql, rollbackSql, objects: _objects, ...entry } = entryOf(plan, 'applied', plan.forward.statements.length, startedAt);
+    const undo = { isReversible: rollbackSql !== undefined, rolledBackAt: null };
+    return { migration: { ...entry, ...undo, status: 'dry_run', appliedAt: new Date().toISOString() }, warnings };
   });
 }
 
@@ -221,9 +336,10 @@ async function applyWithoutTransaction(
   beforeCommit: BeforeCommit,
 ): Promise<MigrationResult> {
   const startedAt = performance.now();
-  await inTransaction(session, BEGIN, async () => {
+  const before = await inTransaction(session, BEGIN, async () => {
     await history.create();
     await history.add(entryOf(plan, 'failed', 0, startedAt));
+    return readObjects(session);
   });
   let applied = 0;
   const count = async () => {
@@ -233,7 +349,8 @@ async function applyWithoutTransaction(
   try {
     const warnings = await runScript(session, plan.forward, count);
     return await inTransaction(session, BEGIN, async () => {
-      const migration = await history.update(entryOf(plan, 'applied', applied, startedAt));
+      const objects = changesBetween(before, await readObjects(session));
+      const migration = await history.update(entryOf(plan, 'applied', applied, startedAt, objects));
       await beforeCommit({ migration, warnings });
       return { migration, warnings };
     });
@@ -244,9 +361,10 @@ async function applyWithoutTransaction(
 
 function entryOf(
   plan: MigrationPlan,
-  status: AppliedMigration['status'],
+  status: NewAppliedMigration['status'],
   statementsApplied: number,
   startedAt: number,
+  objects?: ChangedObjects,
 ): NewAppliedMigration {
   return {
     name: plan.name,
@@ -257,6 +375,7 @@ function entryOf(
     statementCount: plan.forward.statements.length,
     statementsApplied,
     durationMs: Math.round((performance.now() - startedAt) * 1_000) / 1_000,
+    objects,
   };
 }
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { migrationReply, migrationsReply } from '../../http/reply-schemas.ts';
+import { migrationReply, migrationsReply, rollbackReply } from '../../http/reply-schemas.ts';
+import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
@@ -155,5 +156,105 @@ INSERT INTO public.dumped VALUES (1);
     const { status, body: problem } = await migrate(body);
     expect([status, problem.code]).toEqual([400, 'invalid_request']);
     expect(problem.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  });
+});
+
+describe('undoing a migration', () => {
+  let own: TestOrganization;
+  beforeAll(async () => {
+    own = await service.signUp();
+  });
+  const apply = (name: string, sql: string, rollbackSql?: string) =>
+    service.call('POST', '/api/migrations', {
+      key: own.apiKey,
+      body: { name, sql, ...(rollbackSql === undefined ? {} : { rollbackSql }) },
+    });
+  const undo = (name: string, body?: object, { key = own.apiKey, headers = {} } = {}) =>
+    service.call('POST', `/api/migrations/${encodeURIComponent(name)}/rollback`, { key, headers, ...(body === undefined ? {} : { body }) });
+  const entries = async () => (await service.call('GET', '/api/migrations', { key: own.apiKey })).body.migrations;
+  const exists = async (name: string) => (await service.query(own, 'select to_regclass($1) is not null as is', [name])).body.rows[0].is;
+
+  it('runs what was kept with it, once, and the ledger knows; applied again it really is', async () => {
+    await apply('a/1', 'create table undone (id int)', 'drop table undone');
+    const tried = await undo('a/1', { dryRun: true });
+    expect([tried.status, tried.body.migration.status, await exists('undone')]).toEqual([200, 'dry_run', true]);
+    expect(await entries()).toMatchObject([{ name: 'a/1', status: 'applied', isReversible: true, rolledBackAt: null }]);
+
+    const headers = { 'idempotency-key': 'undo-1' };
+    const done = await undo('a/1', undefined, { headers });
+    expect(rollbackReply.strict().parse(done.body)).toMatchObject({
+      migration: { name: 'a/1', status: 'rolled_back', rolledBackAt: expect.stringMatching(/^\d{4}-.*Z$/) },
+      alreadyRolledBack: false,
+      warnings: [{ code: 'destructive_statement' }],
+    });
+    expect([done.status, await exists('undone')]).toEqual([200, false]);
+    const replayed = await undo('a/1', undefined, { headers });
+    expect([replayed.body, replayed.headers.get('idempotency-replayed')]).toEqual([done.body, 'true']);
+    expect((await undo('a/1')).body).toMatchObject({ alreadyRolledBack: true, warnings: [] });
+    expect(await entries()).toMatchObject([{ name: 'a/1', status: 'rolled_back' }]);
+
+    const again = await apply('a/1', 'create table undone (id int, note text)', 'drop table undone');
+    expect([again.status, again.body.alreadyApplied, await exists('undone')]).toEqual([201, false, true]);
+    expect(await entries()).toMatchObject([{ name: 'a/1', status: 'applied', rolledBackAt: null }]);
+
+    let recorded: { readonly statement: object }[] = [];
+    await eventually('it is in the audit log', async () => {
+      const { body } = await service.call('GET', '/api/audit?action=migrations.rollback&outcome=ok', { key: own.apiKey });
+      recorded = body.data;
+      return recorded.length >= 3;
+    });
+    expect(recorded.map(({ statement }) => statement)).toContainEqual(expect.objectContaining({ sql: 'drop table undone' }));
+  });
+
+  it('is refused unless it is the newest and can be undone, and by keys that may not change objects', async () => {
+    await apply('b', 'create table b (id int)');
+    expect(await undo('a/1')).toMatchObject({ status: 409, body: { code: 'migration_not_newest', sqlstate: '55000' } });
+    expect(await undo('b')).toMatchObject({ status: 409, body: { code: 'migration_not_reversible', sqlstate: '55000' } });
+    expect(await undo('none')).toMatchObject({ status: 404, body: { code: 'not_found' } });
+    for (const scope of ['read', 'data']) {
+      const { body } = await service.call('POST', '/api/keys', { key: own.apiKey, body: { name: scope, scope } });
+      expect(await undo('a/1', { force: true }, { key: body.apiKey })).toMatchObject({ status: 403, body: { code: 'forbidden' } });
+    }
+    expect((await undo('a/1', { force: true })).status).toBe(200);
+    expect(await exists('undone')).toBe(false);
+  });
+
+  it('changes nothing where a statement fails, and says which', async () => {
+    await apply('c', 'create table c (id int)', 'drop table c;\ndrop table nosuchtable');
+    const { status, body } = await undo('c');
+    expect([status, body.code, body.phase, body.statementIndex, body.postgres.line]).toEqual([400, 'sql_error', 'rollback', 1, 2]);
+    expect(await exists('c')).toBe(true);
+    expect((await entries()).at(-1)).toMatchObject({ name: 'c', status: 'applied' });
+  });
+
+  it('that was applied before names what of it is gone or changed, unless another migration has done that', async () => {
+    const made = 'create table made (id int primary key, note text);\ncreate view seen as select id from made;\ncreate table spare ()';
+    await apply('made', made);
+    await apply('later', 'drop table spare; alter table made add more text');
+    const warned = async () => {
+      const { body } = await apply('made', made);
+      expect(body.alreadyApplied).toBe(true);
+      return body.warnings.map(({ code, message }: { code: string; message: string }) => [code, message.split(',')[0]]).sort();
+    };
+    expect(await warned()).toEqual([]);
+    await service.query(own, 'drop view seen');
+    await service.query(own, 'alter table made drop note');
+    expect(await warned()).toEqual([
+      ['changed_object', 'table public.made is not as the migration has left it'],
+      ['missing_object', 'view public.seen is gone'],
+    ]);
+  });
+
+  it('works with a ledger from before this could be done', async () => {
+    const { body } = await service.query(own, "select to_regclass('postern.migrations') is not null as is");
+    const table = body.rows[0].is ? 'postern.migrations' : 'postern_migrations';
+    await service.query(own, `alter table ${table} drop column rolled_back_at, drop column objects`);
+    expect((await entries()).at(-1)).toMatchObject({ name: 'later', status: 'applied', rolledBackAt: null });
+    expect((await apply('later', 'drop table spare; alter table made add more text')).body).toMatchObject({
+      alreadyApplied: true,
+      warnings: [],
+    });
+    await apply('d', 'create table d ()', 'drop table d');
+    expect((await undo('d')).body).toMatchObject({ migration: { status: 'rolled_back' } });
   });
 });

@@ -98,6 +98,25 @@ const CASES: readonly Case[] = [
       return migrate('one', 'SELECT 2');
     },
   ],
+  [
+    'migration_not_reversible',
+    409,
+    '55000',
+    async () => {
+      await migrate('two', 'SELECT 1');
+      return call('POST', '/api/migrations/two/rollback', {});
+    },
+  ],
+  [
+    'migration_not_newest',
+    409,
+    '55000',
+    async () => {
+      await call('POST', '/api/migrations', { name: 'older', sql: 'SELECT 1', rollbackSql: 'SELECT 1' });
+      await migrate('newer', 'SELECT 1');
+      return call('POST', '/api/migrations/older/rollback', {});
+    },
+  ],
   ['response_too_large', 400, '54000', () => transact(["SELECT repeat('x', 17 << 20)", "SELECT repeat('x', 17 << 20)"])],
   ['statement_timeout', 504, '57014', () => query('SELECT pg_sleep(60)', { timeoutMs: 50 })],
   ['statement_canceled', 400, '57014', () => query('SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(1)')],

@@ -382,6 +382,7 @@ export const AUDIT_ACTIONS = [
   'transaction',
   'neon.sql',
   'migrations.apply',
+  'migrations.rollback',
   'migrations.list',
   'schema.read',
   'usage.read',

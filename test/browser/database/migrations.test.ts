@@ -65,3 +65,29 @@ it('what destroys data is named before it is applied', async () => {
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   expect((await scene.service.query(organization, 'select from orders')).status).toBe(200);
 });
+
+it('a migration is rolled back, after a dry run, and not before those that came later', async () => {
+  scene.allow(/status of 409/);
+  const { page, organization } = await scene.openSignedIn();
+  const { service } = scene;
+  const apply = (name: string) =>
+    service.call('POST', '/api/migrations', {
+      key: organization.apiKey,
+      body: { name, sql: `create table ${name} ()`, rollbackSql: `drop table ${name}` },
+    });
+  await apply('first');
+  await apply('second');
+  await goTo(page, 'migrations', 'Migrations');
+  await page.getByRole('row', { name: 'first applied' }).click();
+  await page.getByRole('button', { name: 'Roll back …' }).click();
+  const asked = page.getByRole('dialog', { name: 'Roll back “first”?' });
+  await asked.getByText('drop table first').waitFor();
+  await asked.getByRole('button', { name: 'Roll back', exact: true }).click();
+  await asked.getByText(/“?"?second"?”? was applied after it/).waitFor();
+  await asked.getByRole('button', { name: 'Dry run' }).click();
+  await asked.getByText('The dry run went through. Nothing is kept.').waitFor();
+  expect((await service.query(organization, 'select from first')).status).toBe(200);
+  await asked.getByRole('button', { name: 'Roll back all the same' }).click();
+  await page.getByRole('row', { name: 'first rolled back' }).waitFor();
+  expect((await service.query(organization, 'select from first')).status).toBe(400);
+});

@@ -49,6 +49,8 @@ describe('a migration', () => {
       durationMs: expect.any(Number),
       statementCount: 2,
       statementsApplied: 2,
+      isReversible: false,
+      rolledBackAt: null,
     });
     expect({ alreadyApplied, warnings }).toEqual({ alreadyApplied: false, warnings: [] });
     expect(await list()).toEqual([migration]);

@@ -17,6 +17,7 @@ import { MissingScopeNotice } from '../../session/missing-scope-notice.tsx';
 import { isOwner, me, statementTimeoutChoices } from '../../session/session.ts';
 import { screenCommands } from '../../shell/palette-commands.ts';
 import { goTo } from '../../shell/route.ts';
+import { say } from '../../shell/toasts.tsx';
 import {
   begin,
   change,
@@ -36,6 +37,7 @@ import {
   placeOf,
   readScript,
   requestOf,
+  rollBack,
   rollbackText,
   run,
   type Script,
@@ -91,7 +93,16 @@ function History() {
           )
         }
       </Loaded>
-      {opened !== undefined && <MigrationDialog of={opened} onClose={() => setOpened(undefined)} />}
+      {opened !== undefined && (
+        <MigrationDialog
+          of={opened}
+          onClose={() => setOpened(undefined)}
+          onRolledBack={() => {
+            setOpened(undefined);
+            load.reload();
+          }}
+        />
+      )}
     </ScreenPage>
   );
 }
@@ -104,7 +115,14 @@ const COLUMNS: readonly Column<Migration>[] = [
   { title: 'Name', isWide: true, cell: ({ name }) => <code>{name}</code> },
   {
     title: 'Status',
-    cell: ({ status }) => <span class={status === 'failed' ? 'tag bad' : 'tag good'}>{status}</span>,
+    cell: ({ status, rolledBackAt }) => (
+      <span
+        class={status === 'failed' ? 'tag bad' : status === 'rolled_back' ? 'tag' : 'tag good'}
+        title={rolledBackAt === null ? undefined : formatTime(rolledBackAt)}
+      >
+        {status.replace('_', ' ')}
+      </span>
+    ),
   },
   { title: 'Applied', cell: ({ appliedAt }) => <time title={formatAgo(appliedAt)}>{formatTime(appliedAt)}</time> },
   {
@@ -330,10 +348,13 @@ function Done({ request, reply: { migration, alreadyApplied, warnings } }: Extra
   const figures = `${formatCount(migration.statementCount)} ${migration.statementCount === 1 ? 'statement' : 'statements'} in ${formatDuration(migration.durationMs)}`;
   if (alreadyApplied) {
     return (
-      <Notice tone="info">
-        <p class="notice-title">“{migration.name}” was already applied.</p>
-        <p>The same SQL was applied at {formatTime(migration.appliedAt)}. Nothing has been changed now.</p>
-      </Notice>
+      <>
+        <Notice tone="info">
+          <p class="notice-title">“{migration.name}” was already applied.</p>
+          <p>The same SQL was applied at {formatTime(migration.appliedAt)}. Nothing has been changed now.</p>
+        </Notice>
+        <Warnings of={warnings} />
+      </>
     );
   }
   return (
@@ -411,8 +432,17 @@ function consequenceOf(
 }
 
 /** One migration of the history, with its SQL. */
-function MigrationDialog({ of: migration, onClose }: { readonly of: Migration; readonly onClose: () => void }) {
-  const { name, status, appliedAt, durationMs, statementCount, statementsApplied, checksum } = migration;
+function MigrationDialog({
+  of: migration,
+  onClose,
+  onRolledBack,
+}: {
+  readonly of: Migration;
+  readonly onClose: () => void;
+  readonly onRolledBack: () => void;
+}) {
+  const [isAsked, ask] = useState(false);
+  const { name, status, isReversible, rolledBackAt, appliedAt, durationMs, statementCount, statementsApplied, checksum } = migration;
   const load = useLoad(async (signal) => (await sqlOf(name, signal)) ?? null, [name]);
   return (
     <Dialog title={name} class="wide" onClose={onClose}>
@@ -431,6 +461,19 @@ function MigrationDialog({ of: migration, onClose }: { readonly of: Migration; r
         <code>{checksum}</code>
       </p>
       <Loaded of={load}>{(found) => (found === null ? <p>The history has its SQL no more.</p> : <Sql of={found} />)}</Loaded>
+      {rolledBackAt !== null && (
+        <Notice tone="info">
+          <p>It was rolled back at {formatTime(rolledBackAt)}. Applied again, it runs again.</p>
+        </Notice>
+      )}
+      {status === 'applied' && isReversible && (
+        <footer>
+          <Button kind="danger" onClick={() => ask(true)}>
+            Roll back …
+          </Button>
+        </footer>
+      )}
+      {isAsked && <RollBack name={name} sql={load.data?.rollbackSql ?? undefined} onDone={onRolledBack} onClose={() => ask(false)} />}
       {status === 'failed' && load.data && (
         <footer>
           <Button
@@ -446,6 +489,62 @@ function MigrationDialog({ of: migration, onClose }: { readonly of: Migration; r
         </footer>
       )}
     </Dialog>
+  );
+}
+
+interface RollBackProps {
+  readonly name: string;
+  readonly sql: string | undefined;
+  readonly onDone: () => void;
+  readonly onClose: () => void;
+}
+
+/** Shows what undoes a migration before that runs; it can be tried first. */
+function RollBack({ name, sql, onDone, onClose }: RollBackProps) {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const [tried, setTried] = useState<readonly MigrationWarning[]>();
+  const isNotNewest = error instanceof ApiError && error.problem.code === 'migration_not_newest';
+  const send = async (dryRun: boolean) => {
+    setBusy(true);
+    setTried(undefined);
+    try {
+      const { warnings } = await rollBack(name, { dryRun, force: isNotNewest });
+      if (dryRun) setTried(warnings);
+      else {
+        say(`“${name}” is rolled back.`);
+        onDone();
+      }
+    } catch (thrown) {
+      setError(thrown);
+    }
+    setBusy(false);
+  };
+  return (
+    <Confirmation
+      title={`Roll back “${name}”?`}
+      action={isNotNewest ? 'Roll back all the same' : 'Roll back'}
+      isDangerous
+      isBusy={isBusy}
+      onConfirm={() => void send(false)}
+      onClose={onClose}
+    >
+      {sql !== undefined && <CodeBlock text={sql} label="This runs, in one transaction" />}
+      <div class="actions">
+        <Button icon="play" isDisabled={isBusy} onClick={() => void send(true)}>
+          Dry run
+        </Button>
+      </div>
+      {tried !== undefined && (
+        <>
+          <Notice tone="good">
+            <p>The dry run went through. Nothing is kept.</p>
+          </Notice>
+          <Warnings of={tried} />
+        </>
+      )}
+      {error !== undefined && tried === undefined && <ProblemNotice error={error} />}
+    </Confirmation>
   );
 }
 

@@ -8,12 +8,14 @@ import { keepText, keptText } from '../../session/session.ts';
 /** `GET /api/migrations` */
 export interface Migration {
   readonly name: string;
-  readonly status: 'applied' | 'failed' | 'dry_run';
+  readonly status: 'applied' | 'failed' | 'rolled_back' | 'dry_run';
   readonly appliedAt: string;
   readonly checksum: string;
   readonly durationMs: number;
   readonly statementCount: number;
   readonly statementsApplied: number;
+  readonly isReversible: boolean;
+  readonly rolledBackAt: string | null;
 }
 
 export interface MigrationWarning {
@@ -47,6 +49,17 @@ export async function listMigrations(signal: AbortSignal): Promise<readonly Migr
 
 function runMigration(body: MigrationRequest, signal: AbortSignal): Promise<MigrationReply> {
   return call('POST', 'api/migrations', { body, signal });
+}
+
+/** `POST /api/migrations/{name}/rollback` */
+interface RollbackReply {
+  readonly migration: Migration;
+  readonly warnings: readonly MigrationWarning[];
+}
+
+/** @throws ApiError `migration_not_newest` unless `force` */
+export function rollBack(name: string, options: { readonly dryRun: boolean; readonly force: boolean }): Promise<RollbackReply> {
+  return call('POST', `api/migrations/${encodeURIComponent(name)}/rollback`, { body: options });
 }
 
 /** The SQL of a migration as the history has it. */
