@@ -45,7 +45,7 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly clients: CountLimit;
   readonly clientsOfOrganization: CountLimit;
   /** The sessions of all processes, and by whom they are blocked. */
-  readonly sessions: Pick<Sessions, 'shownElsewhere' | 'blockers'>;
+  readonly sessions: Pick<Sessions, 'blockers' | 'shownElsewhere'>;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
   /** Tells of slow statements. */
@@ -116,7 +116,6 @@ export class WireServer {
       clientsOfOrganization: options.clientsOfOrganization,
       slow: options.slow,
       traces: options.traces,
-      blockers: (organization) => options.sessions.blockers(organization),
     };
     this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
     const entrance: Entrance = { method: 'scram', tls: options.tls, isProxy: options.isProxy };

@@ -37,7 +37,7 @@ export interface SessionContext {
   readonly open: OpenSessions;
   readonly organizations: OrganizationDirectory;
   /** Those of other processes. */
-  readonly sessions: Pick<Sessions, 'shownElsewhere'>;
+  readonly sessions: Pick<Sessions, 'blockers' | 'shownElsewhere'>;
   readonly multiplexers: Multiplexers;
   /** The memory budget for incomplete messages that cannot be forwarded yet. */
   readonly messageBudget: MemoryBudget;
@@ -45,8 +45,6 @@ export interface SessionContext {
   readonly clientsOfOrganization: CountLimit;
   readonly slow: SlowStatements;
   readonly traces: Traces | undefined;
-  /** As {@link Sessions.blockers}. */
-  readonly blockers: Sessions['blockers'];
 }
 
 const DEPRECATED_FEATURE = '01P01';
@@ -322,7 +320,7 @@ class Session implements SessionServices, ReachableSession {
   }
 
   blockers(): Promise<Blockers> {
-    return this.#context.blockers(this.tenant.organization);
+    return this.#context.sessions.blockers(this.tenant.organization);
   }
 
   defaultsChanged(): void {
