@@ -85,7 +85,7 @@ const rollback = {
   query: noQuery,
   headers: IDEMPOTENCY_HEADERS,
   body: rollbackRequest,
-  bodyExample: { dryRun: true },
+  bodyExample: { dryRun: false },
   replies: {
     200: {
       description: 'Undone, now or before, or a dry run.',

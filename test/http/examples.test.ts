@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
 import { noBody } from '../../http/request-schemas.ts';
@@ -42,6 +43,14 @@ async function newSessionId(): Promise<string> {
   return body.sessions.find(({ door }: { door: string }) => door === 'wire').sessionId;
 }
 
+/** It can be undone. */
+async function newMigrationName(key: string): Promise<string> {
+  const name = `example-${randomBytes(4).toString('hex')}`;
+  const body = { name, sql: `create table "${name}" (id int)`, rollbackSql: `drop table "${name}"` };
+  expect((await service.call('POST', '/api/migrations', { key, body })).status).toBe(201);
+  return name;
+}
+
 /** An example in which a text stands for another. */
 function replaced(example: unknown, text: string, by: string): object | undefined {
   return example === undefined ? undefined : JSON.parse(JSON.stringify(example).replaceAll(text, by));
@@ -55,7 +64,7 @@ it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, ope
     const path = operation.path
       .replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '')
       .replace('{organizationId}', operation.path.includes('{organizationId}') ? await newCloneId() : '')
-      .replace('{name}', 'totals%20by%20customer')
+      .replace('{name}', operation.path.startsWith('/api/migrations/') ? await newMigrationName(apiKey) : 'totals%20by%20customer')
       .replace('{sessionId}', operation.path.includes('{sessionId}') ? await newSessionId() : '');
     const reply = await service.call(operation.method, path, {
       ...(operation.needsKey ? { key: apiKey } : {}),
@@ -74,8 +83,9 @@ it.each(operations.filter(({ headers = {} }) => 'Idempotency-Key' in headers).ma
     const { apiKey: key } = await service.signUp('Repeater');
     // The example before has taken the address.
     const body = replaced(operation.bodyExample, 'ops@acme.test', 'repeater@acme.test');
+    const path = operation.path.includes('{name}') ? operation.path.replace('{name}', await newMigrationName(key)) : operation.path;
     const send = () =>
-      service.call(operation.method, operation.path, {
+      service.call(operation.method, path, {
         key,
         ...(body === undefined ? {} : { body }),
         headers: { 'idempotency-key': action },
