@@ -129,8 +129,10 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     const client = await service.connect(hostile);
     await client.query(`ALTER TABLE ${ledger} RENAME TO former_ledger`);
     await client.query(`CREATE VIEW ${ledger} AS SELECT i AS id, 'x' AS name, 'applied' AS status, repeat('x', 1000000) AS checksum, now() AS applied_at,
-      1 AS duration_ms, 1 AS statement_count, 1 AS statements_applied FROM generate_series(1, 30) AS i`);
-    for (const reply of [await call('GET', '/api/migrations'), await migrate('x', 'SELECT 1')]) {
+      1 AS duration_ms, 1 AS statement_count, 1 AS statements_applied, 'SELECT 1' AS rollback_sql, NULL::timestamptz AS rolled_back_at,
+      repeat('x', 1000000) AS objects FROM generate_series(1, 30) AS i`);
+    const undo = await call('POST', '/api/migrations/x/rollback', {});
+    for (const reply of [await call('GET', '/api/migrations'), await migrate('x', 'SELECT 1'), undo]) {
       expect([reply.status, reply.body.code]).toEqual([400, 'response_too_large']);
     }
     await client.query(
