@@ -188,7 +188,7 @@ function pascalCase(name: string): string {
 const property = (name: string) => (/^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name));
 const orNull = (type: string) => (type === 'unknown' ? type : `${type} | null`);
 const commentOf = (comment: string | null, indent = '') =>
-  comment === null || comment === '' ? '' : `${indent}/** ${comment.replaceAll('*/', '*\\/').replace(/\s*\n\s*/g, ' ')} */\n`;
+  comment === null || comment === '' ? '' : `${indent}/** ${comment.replaceAll('*/', '*\\/').replace(/\s+/g, ' ')} */\n`;
 
 /** @returns the TypeScript type of one that `format_type` has written */
 function typesIn(
@@ -213,18 +213,33 @@ function typesIn(
 }
 
 /** `timestamp(3) with time zone` is one type for us, and `interval day to second`. */
-const withoutModifier = (written: string) => written.replace(/\([^)]*\)/g, '').replace(/^interval .*/, 'interval');
+const withoutModifier = (written: string) => written.replace(/\([^()]*\)/g, '').replace(/^interval .*/, 'interval');
 
 /** Of `schema.name`, with quotes where a name needs them. */
 function identifiersIn(written: string): string[] {
-  const parts = written.matchAll(/"((?:[^"]|"")*)"|([^".]+)/g);
-  return [...parts].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '');
+  const names = [''];
+  const add = (text: string) => names.push(`${names.pop() ?? ''}${text}`);
+  const parts = written.split('"');
+  for (const [index, part] of parts.entries()) {
+    const isQuoted = index % 2 === 1;
+    // Two quotes within a name stand for one.
+    const isQuote = !isQuoted && part === '' && index > 0 && index < parts.length - 1;
+    const [first = '', ...others] = isQuoted ? [part] : part.split('.');
+    add(isQuote ? '"' : first);
+    names.push(...others);
+  }
+  return names;
 }
+
+const BEHIND_TYPE = / (?:COLLATE|DEFAULT|CONSTRAINT|NOT NULL)\b/;
 
 /** The type that a domain's definition begins with. */
 function baseOf(definition: string): string {
-  const [base] = /^(?:"(?:[^"]|"")*"|[^"])*?(?= (?:COLLATE|DEFAULT|CONSTRAINT|NOT NULL)\b|$)/.exec(definition) ?? [];
-  return base ?? definition;
+  const parts = definition.split('"');
+  const last = parts.findIndex((part, index) => index % 2 === 0 && BEHIND_TYPE.test(part));
+  if (last < 0) return definition;
+  const [end = ''] = parts[last]?.split(BEHIND_TYPE) ?? [];
+  return [...parts.slice(0, last), end].join('"');
 }
 
 const NUMBERS = ['smallint', 'integer', 'real', 'double precision'];

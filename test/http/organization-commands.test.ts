@@ -140,10 +140,11 @@ describe('postern migrate', () => {
 describe('postern types', () => {
   const MADE = [
     "create type mood as enum ('sad', 'it''s \"ok\"')",
+    'create domain "E ""x"" DEFAULT" as int default 1',
     'create domain "E-mail" as character varying(200) not null check (value like \'%@%\')',
     `create table "order lines" (
        id bigint generated always as identity primary key, n int not null default 1, at timestamptz(3) not null default now(), m mood, ms mood[],
-       mail "E-mail", price numeric(10,2), prices numeric(10,2)[], ok boolean not null, j jsonb, ns int[] not null, "a-b" text,
+       mail "E-mail", odd "E ""x"" DEFAULT", price numeric(10,2), prices numeric(10,2)[], ok boolean not null, j jsonb, ns int[] not null, "a-b" text,
        twice int generated always as (n * 2) stored, d date, b bytea, i interval day to second(3))`,
     'comment on table "order lines" is \'What was */ ordered\'',
     'create view totals as select count(*) as n from "order lines"',
@@ -165,6 +166,7 @@ export interface OrderLines {
   m: Mood | null;
   ms: Mood[] | null;
   mail: string | null;
+  odd: number | null;
   price: string | null;
   prices: string[] | null;
   ok: boolean;
@@ -192,6 +194,7 @@ export interface OrderLines {
   m: Mood | null;
   ms: string | null;
   mail: string | null;
+  odd: number | null;
   price: string | null;
   prices: number[] | null;
   ok: boolean;
